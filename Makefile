@@ -1,0 +1,58 @@
+# Every command of the project. `make` alone lists them; ARGS passes more arguments on: make test ARGS="-k frame -x".
+
+PYTHON ?= python3
+ARGS   ?=
+BIN    := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo check test crash interop fuzz bench scenarios docs lock clean
+
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Make .venv with the pinned packages; the others do this first.
+	@$(PYTHON) scripts/setup.py
+
+# Spark and the official packages run on Java, so what may start them asks for it too.
+java:
+	@$(PYTHON) scripts/setup.py --java
+
+demo: java ## Show what works today, on this machine, in less than a minute.
+	@$(BIN)/python -m examples.demo $(ARGS)
+
+check: setup ## Check format, lint, types, layers, links and generated files.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(PYTEST) -q tests/unit/test_layers.py
+	$(BIN)/python scripts/links.py
+	$(BIN)/python scripts/lock.py --check
+
+test: java ## Run every test that needs nothing but this machine.
+	$(PYTEST) -m "not crash and not interop" $(ARGS)
+
+crash: setup ## Kill writers and check that what they acknowledged is there; minutes.
+	$(PYTEST) -m crash $(ARGS)
+
+interop: java ## Run the official brokers and clients against ours; downloads them once, minutes.
+	$(PYTEST) tests/interop -m interop $(ARGS)
+
+fuzz: setup ## Feed mutated bytes to every decoder, from the committed corpus.
+	$(BIN)/python -m fuzz.run $(ARGS)
+
+bench: java ## Print every figure the project quotes, next to its peer in the same run.
+	$(BIN)/python -m bench.run $(ARGS)
+
+scenarios: setup ## List the scenarios of docs/spec: covered, known differences, not covered.
+	@$(BIN)/python scripts/scenarios.py $(ARGS)
+
+docs: setup ## Check that every link between the documents leads somewhere.
+	$(BIN)/python scripts/links.py
+
+lock: setup ## Make requirements.lock anew from pyproject.toml; ARGS=--upgrade takes newer versions.
+	$(BIN)/python scripts/lock.py $(ARGS)
+
+clean: ## Remove .venv, caches and whatever else these commands made.
+	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,149 @@
+"""Who may import whom. The picture of the layers, and the tests that keep it true."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOURCE = Path(__file__).parents[2] / "src" / "pyromq"
+
+EVERYTHING = "protocol filter remoting store client namesrv broker admin dashboard spark"
+MAY_IMPORT = {
+    "": "",  # pyromq/__init__.py: importing any part of PyroMQ must not import another
+    "errors": "",
+    "settings": "",
+    "protocol": "",
+    "filter": "",
+    "remoting": "protocol",
+    "store": "protocol",
+    "client": "protocol remoting",
+    "namesrv": "protocol remoting",
+    "broker": "protocol remoting store filter",
+    "admin": "protocol client",
+    "dashboard": "admin",
+    "spark": "protocol client store.format",
+    "cli": f"{EVERYTHING} testing",
+    "testing": f"{EVERYTHING} cli",
+    "__main__": "cli",
+}
+OPEN_TO_ALL = "errors settings __version__"
+
+# Packages that are heavy or belong to an extra, and the only ones of ours that may import them.
+FOREIGN = {
+    "pyspark": "spark",
+    "pyarrow": "spark",
+    "deltalake": "spark",
+    "numpy": "spark store",
+    "starlette": "dashboard",
+    "uvicorn": "dashboard",
+    "typer": "cli",
+    "rich": "cli",
+}
+
+
+def imports(module: str, source: str) -> Iterator[tuple[str, bool]]:
+    """Every name that `module` (dotted, without pyromq) imports, as an absolute one, and whether it was relative.
+
+    A name from a package may be a module, so `from pyromq.store import format` gives pyromq.store.format.
+    """
+    package = f"pyromq.{module}".split(".")[:-1]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, False) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = [*base, node.module] if node.module else base
+            yield from ((".".join([*base, alias.name]), node.level > 0) for alias in node.names)
+
+
+def violations(module: str, source: str) -> list[str]:
+    """What is wrong with the imports of `module`, which is dotted and without pyromq: "store.commit_log"."""
+    own = module.split(".")[0].removesuffix("__init__")
+    if own not in MAY_IMPORT:
+        return [f"{own} has no place among the layers"]
+    found = []
+    for name, relative in imports(module, source):
+        top, _, target = name.partition(".")
+        if top != "pyromq":
+            if own not in FOREIGN.get(top, own).split():
+                found.append(f"{module} imports {name}")
+        elif relative != (target.split(".")[0] == own):
+            found.append(f"{module} imports {name}: relative inside a package, absolute across")
+        elif not relative and not any(
+            f"{target}.".startswith(f"{allowed}.") for allowed in f"{OPEN_TO_ALL} {MAY_IMPORT[own]}".split()
+        ):
+            found.append(f"{module} imports {name}")
+    return found
+
+
+def test_every_import_keeps_to_the_layers():
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        found += violations(module, path.read_text())
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("protocol.frame", "from pyromq.remoting import Connection"),
+        ("protocol.frame", "import pyromq.store.commit_log"),
+        ("client.producer", "def late():\n    from pyromq.store import CommitLog"),
+        ("broker.send", "from pyromq import client"),
+        ("spark.reader", "from pyromq.store.commit_log import CommitLog"),
+        ("spark.reader", "from pyromq.store import CommitLog"),
+        ("store.commit_log", "from pyromq.store.index import IndexFile"),
+        ("store.commit_log", "from ..errors import StoreError"),
+        ("store.commit_log", "from .. import protocol"),
+        ("__init__", "from pyromq.client import Producer"),
+        ("broker.stats", "import numpy as np"),
+        ("client.producer", "from rich.console import Console"),
+        ("newcomer.module", ""),
+    ],
+)
+def test_an_import_across_the_layers_is_found(module, source):
+    assert len(violations(module, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("protocol.frame", "from pyromq.errors import RemoteProtocolError"),
+        ("protocol.__init__", "from .frame import FrameDecoder"),
+        ("protocol.headers.send", "from ..frame import FrameDecoder"),
+        ("broker.send", "from pyromq.store import CommitLog"),
+        ("broker.main", "from pyromq import __version__, settings"),
+        ("spark.reader", "import pyarrow\nfrom pyromq.store import format\nfrom pyromq.store.format import scan"),
+        ("store.commit_log", "import numpy as np\nimport struct"),
+        ("cli.namesrv", "import typer\nfrom pyromq.namesrv import NameServer"),
+    ],
+)
+def test_an_import_within_the_layers_is_left_alone(module, source):
+    assert violations(module, source) == []
+
+
+def packages() -> list[str]:
+    return [
+        ".".join(["pyromq", *path.parent.relative_to(SOURCE).parts]) for path in sorted(SOURCE.rglob("__init__.py"))
+    ]
+
+
+@pytest.mark.parametrize("package", packages())
+def test_a_package_exports_exactly_what_it_lists(package):
+    module = vars(importlib.import_module(package))
+    listed = set(module.get("__all__", ()))
+    assert listed <= module.keys()
+    assert listed >= {
+        name
+        for name, value in module.items()
+        if not name.startswith("_") and name != "annotations" and not isinstance(value, ModuleType)
+    }
