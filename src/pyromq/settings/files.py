@@ -1,0 +1,39 @@
+"""Replacing a small file so that a reader, or a crash, finds the old content or the new one and nothing between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Make `data` the content of `path`; what was there before stays as `<path>.bak`, as RocketMQ users know it.
+
+    Once this returns the new content survives a power failure. The folders above are made. Blocking: it waits
+    for the disk, so call it in a thread. OSError leaves the old file in place.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    if path.exists():
+        # A file that only its owner may read must not become everybody's.
+        shutil.copymode(path, temporary)
+        shutil.copy(path, path.with_name(path.name + ".bak"))
+    temporary.replace(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    # The rename itself lives in the folder; without this a power failure may bring the old name back.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
