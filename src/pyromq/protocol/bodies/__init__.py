@@ -1,0 +1,110 @@
+"""The JSON bodies of requests and replies (docs/spec/remoting.md 5), one module per subject."""
+
+from __future__ import annotations
+
+from .base import Body
+from .clients import (
+    CheckClientRequestBody,
+    CMResult,
+    Connection,
+    ConsumeMessageDirectlyResult,
+    ConsumerConnection,
+    ConsumerIdList,
+    ConsumerRunningInfo,
+    ConsumeStatus,
+    PopProcessQueueInfo,
+    ProcessQueueInfo,
+    ProducerConnection,
+)
+from .groups import (
+    CustomizedRetryPolicy,
+    ExponentialRetryPolicy,
+    GroupRetryPolicy,
+    GroupRetryPolicyType,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
+from .heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    HeartbeatData,
+    MessageModel,
+    ProducerData,
+    SubscriptionData,
+)
+from .locks import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
+from .offsets import ConsumerOffsetTable, DelayOffsetTable, GetConsumerStatusBody, ResetOffsetBody
+from .register import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicFilterType,
+    body_crc32,
+)
+from .route import (
+    BrokerData,
+    BrokerMemberGroup,
+    BrokerMemberGroupBody,
+    ClusterInfo,
+    KVTable,
+    QueueData,
+    TopicList,
+    TopicRouteData,
+)
+from .stats import ConsumeStats, ConsumeStatsList, OffsetWrapper, TopicOffset, TopicStatsTable
+
+__all__ = [
+    "Body",
+    "BrokerData",
+    "BrokerMemberGroup",
+    "BrokerMemberGroupBody",
+    "CMResult",
+    "CheckClientRequestBody",
+    "ClusterInfo",
+    "Connection",
+    "ConsumeFromWhere",
+    "ConsumeMessageDirectlyResult",
+    "ConsumeStats",
+    "ConsumeStatsList",
+    "ConsumeStatus",
+    "ConsumeType",
+    "ConsumerConnection",
+    "ConsumerData",
+    "ConsumerIdList",
+    "ConsumerOffsetTable",
+    "ConsumerRunningInfo",
+    "CustomizedRetryPolicy",
+    "DataVersion",
+    "DelayOffsetTable",
+    "ExponentialRetryPolicy",
+    "GetConsumerStatusBody",
+    "GroupRetryPolicy",
+    "GroupRetryPolicyType",
+    "HeartbeatData",
+    "KVTable",
+    "LockBatchRequestBody",
+    "LockBatchResponseBody",
+    "MessageModel",
+    "OffsetWrapper",
+    "PopProcessQueueInfo",
+    "ProcessQueueInfo",
+    "ProducerConnection",
+    "ProducerData",
+    "QueueData",
+    "RegisterBrokerBody",
+    "ResetOffsetBody",
+    "SubscriptionData",
+    "SubscriptionGroupConfig",
+    "SubscriptionGroupWrapper",
+    "TopicConfig",
+    "TopicConfigSerializeWrapper",
+    "TopicFilterType",
+    "TopicList",
+    "TopicOffset",
+    "TopicRouteData",
+    "TopicStatsTable",
+    "UnlockBatchRequestBody",
+    "body_crc32",
+]

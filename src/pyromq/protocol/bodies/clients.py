@@ -1,0 +1,138 @@
+"""Who is connected, and what a consumer tells when it is asked (38, 46, 203, 204, 307, 309)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..message_queue import MessageQueue  # noqa: TC001 - msgspec resolves annotations at run time
+from .base import I32, I64, Body, written
+from .heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData  # noqa: TC001
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ConsumerIdList(Body, frozen=True):
+    """38: the client ids of a group, one per connection."""
+
+    consumer_id_list: list[str] = written([])
+
+
+class CheckClientRequestBody(Body, frozen=True, kw_only=True):
+    """46: may this client subscribe so? `namespace` is of 5.x."""
+
+    client_id: str
+    group: str
+    namespace: str | None = None
+    subscription_data: SubscriptionData
+
+
+class Connection(Body, frozen=True, kw_only=True):
+    """One client of a group; `client_addr` is `ip:port`, `version` an ordinal of MQVersion."""
+
+    client_addr: str = written("")
+    client_id: str
+    language: str = written("JAVA")
+    version: I32 = written(0)
+
+
+class ConsumerConnection(Body, frozen=True, kw_only=True):
+    """203"""
+
+    connection_set: list[Connection] = written([])
+    consume_from_where: ConsumeFromWhere | None = None
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    subscription_table: dict[str, SubscriptionData] = written({})
+
+
+class ProducerConnection(Body, frozen=True):
+    """204"""
+
+    connection_set: list[Connection] = written([])
+
+
+class ProcessQueueInfo(Body, frozen=True, kw_only=True):
+    """What a push consumer holds of one queue. `dropped` has one p on Java's wire and two on Go's."""
+
+    cached_msg_count: I32 = written(0)
+    cached_msg_max_offset: I64 = written(0)
+    cached_msg_min_offset: I64 = written(0)
+    cached_msg_size_in_mib: I32 = written(0, name="cachedMsgSizeInMiB")
+    commit_offset: I64 = written(0)
+    dropped: bool = written(False, name="droped")
+    last_consume_timestamp: I64 = written(0)
+    last_lock_timestamp: I64 = written(0)
+    last_pull_timestamp: I64 = written(0)
+    locked: bool = written(False)
+    transaction_msg_count: I32 = written(0)
+    transaction_msg_max_offset: I64 = written(0)
+    transaction_msg_min_offset: I64 = written(0)
+    try_unlock_times: I64 = written(0)
+
+    @staticmethod
+    def normalised(members: Mapping[Any, object]) -> Mapping[Any, object]:
+        return _with_java_spelling(members)
+
+
+class PopProcessQueueInfo(Body, frozen=True, kw_only=True):
+    """The same of a 5.x consumer in POP mode."""
+
+    dropped: bool = written(False, name="droped")
+    last_pop_timestamp: I64 = written(0)
+    wait_ack_count: I32 = written(0)
+
+    @staticmethod
+    def normalised(members: Mapping[Any, object]) -> Mapping[Any, object]:
+        return _with_java_spelling(members)
+
+
+def _with_java_spelling(members: Mapping[Any, object]) -> Mapping[Any, object]:
+    return {"droped": members["dropped"], **members} if "dropped" in members else members
+
+
+class ConsumeStatus(Body, frozen=True, kw_only=True):
+    """Rates and times of one topic; the failed messages are those of the last hour."""
+
+    consume_failed_msgs: I64 = written(0)
+    consume_failed_tps: float = written(0.0, name="consumeFailedTPS")
+    consume_ok_tps: float = written(0.0, name="consumeOKTPS")
+    consume_rt: float = written(0.0, name="consumeRT")
+    pull_rt: float = written(0.0, name="pullRT")
+    pull_tps: float = written(0.0, name="pullTPS")
+
+
+class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
+    """307. A broker relays the bytes as they are; this is for who asks and who answers."""
+
+    jstack: str | None = None
+    mq_pop_table: dict[MessageQueue, PopProcessQueueInfo] = msgspec.field(default_factory=dict)
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = written({})
+    properties: dict[str, str] = written({})
+    status_table: dict[str, ConsumeStatus] = written({})
+    subscription_set: list[SubscriptionData] = written([])
+    user_consumer_info: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class CMResult(Enum):
+    """What became of a message that was consumed on request."""
+
+    CR_SUCCESS = "CR_SUCCESS"
+    CR_LATER = "CR_LATER"
+    CR_ROLLBACK = "CR_ROLLBACK"
+    CR_COMMIT = "CR_COMMIT"
+    CR_THROW_EXCEPTION = "CR_THROW_EXCEPTION"
+    CR_RETURN_NULL = "CR_RETURN_NULL"
+
+
+class ConsumeMessageDirectlyResult(Body, frozen=True, kw_only=True):
+    """309, relayed like 307."""
+
+    auto_commit: bool = written(True)
+    consume_result: CMResult | None = None
+    order: bool = written(False)
+    remark: str | None = None
+    spent_time_mills: I64 = written(0)

@@ -1,0 +1,30 @@
+"""Queue locks of ordered consumers (41, 42)."""
+
+from __future__ import annotations
+
+from ..message_queue import MessageQueue  # noqa: TC001 - msgspec resolves annotations at run time
+from .base import Body, written
+
+
+class LockBatchRequestBody(Body, frozen=True, kw_only=True):
+    """41: the queues that a client wants for itself. `only_this_broker` is of 5.x."""
+
+    client_id: str
+    consumer_group: str
+    mq_set: list[MessageQueue] = written([])
+    only_this_broker: bool = False
+
+
+class UnlockBatchRequestBody(Body, frozen=True, kw_only=True):
+    """42: the queues that a client gives back."""
+
+    client_id: str
+    consumer_group: str
+    mq_set: list[MessageQueue] = written([])
+    only_this_broker: bool = False
+
+
+class LockBatchResponseBody(Body, frozen=True):
+    """Those of the queues that the client holds now."""
+
+    lock_ok_mq_set: list[MessageQueue] = written([], name="lockOKMQSet")

@@ -1,0 +1,148 @@
+"""FastJSON's dialect of JSON: Java peers write it, and it is not JSON (docs/spec/remoting.md 5.2 to 5.4).
+
+`loads` reads it, and whatever else Java accepts from others:
+
+    {0:"a"}                         integer keys without quotes; the key becomes its text, "0"
+    {{"queueId":1}:5}               objects as keys; the key becomes an `ObjectKey`
+    {'a':1,b:2,}                    single quotes, bare keys, a trailing comma
+    /* … */ and // …                comments, and a byte order mark at the start
+    "two                            raw control characters inside strings
+    lines"
+    {"$ref":"$.a.b[0]"}             a value that stands further up in the text, once more
+
+`dumps` writes what every known peer reads: compact UTF-8, integer keys quoted, object keys raw, null members left out,
+never a `$ref`.
+
+Any text ends in a value or in RemoteProtocolError, in time and memory that grow with its length: no value nests deeper
+than MAX_DEPTH, integers fit into 64 bits, a `$ref` shares a value instead of copying it, and one that leads nowhere or
+would make the value much larger than its text is refused. Every string can be encoded as UTF-8: invalid bytes and lone
+surrogates become U+FFFD.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyromq.errors import LocalProtocolError
+
+from .fastjson_reader import MAX_DEPTH, ObjectKey, Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["MAX_DEPTH", "ObjectKey", "dumps", "loads", "loads_tolerant"]
+
+_decode_strict = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+# Nineteen digits may not fit into 64 bits; the strict reader takes them, however many there are.
+_MANY_DIGITS = re.compile(rb"[0-9]{19}")
+
+
+def loads(data: bytes | str) -> object:
+    """The value that `data` says: None, bool, int, float, str, list, or dict with str and ObjectKey keys.
+
+    Of a member that occurs twice the last one counts. Raises RemoteProtocolError.
+    """
+    if isinstance(data, str):
+        data = data.encode("utf-8", "replace")
+    if b"$ref" in data or _MANY_DIGITS.search(data):
+        return loads_tolerant(data)
+    try:
+        value = _decode_strict(data)
+    except (ValueError, RecursionError):
+        return loads_tolerant(data)
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and not _is_shallow(value):
+        return loads_tolerant(data)  # which says where it becomes too deep
+    return value
+
+
+def loads_tolerant(data: bytes) -> object:
+    """As `loads`, without trying the strict reader first. The two agree on what both accept."""
+    return Reader(data.decode("utf-8", "replace")).read()
+
+
+def _is_shallow(value: object) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [child for parent in level for child in _children(parent) if isinstance(child, dict | list)]
+        if not level:
+            return True
+    return False
+
+
+def _children(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def dumps(value: object) -> bytes:
+    """The text of a struct, or of plain values, whose maps may be keyed by str, int, struct or ObjectKey.
+
+    A struct's members come in the order of its fields; bodies declare theirs in the alphabetical order of the wire
+    names, as Java writes them. Raises LocalProtocolError for what has no text.
+    """
+    try:
+        return _text(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        raise LocalProtocolError(f"cannot be written as JSON: {exc}") from exc
+
+
+def _text(value: object) -> bytes:
+    if isinstance(value, msgspec.Struct):
+        try:
+            return _encode(value)
+        except TypeError:  # somewhere inside is a map whose keys are objects
+            return _struct_text(value)
+    if isinstance(value, ObjectKey):
+        return _map_text(dict(value))
+    if isinstance(value, dict):
+        return _map_text(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return b"[%b]" % b",".join(map(_text, value))
+    return _encode(value)
+
+
+def _map_text(members: Mapping[str, object] | Mapping[object, object]) -> bytes:
+    return b"{%b}" % b",".join(
+        b"%b:%b" % (_key_text(key), _text(value)) for key, value in members.items() if value is not None
+    )
+
+
+def _key_text(key: object) -> bytes:
+    if isinstance(key, str | msgspec.Struct | ObjectKey):
+        return _text(key)
+    if isinstance(key, int) and not isinstance(key, bool):
+        return b'"%d"' % key
+    raise TypeError(f"{type(key).__name__} as a key")
+
+
+def _struct_text(struct: msgspec.Struct) -> bytes:
+    members = []
+    for attribute, name, is_left_out in _written_fields(type(struct)):
+        value = getattr(struct, attribute)
+        if value is not None and not is_left_out(value):
+            members.append(name + _text(value))
+    return b"{%b}" % b",".join(members)
+
+
+@functools.cache
+def _written_fields(struct_type: type[msgspec.Struct]) -> list[tuple[str, bytes, Callable[[object], bool]]]:
+    """(attribute, text of the name with its colon, whether a value is left out) of each field, as msgspec has it."""
+    omits = struct_type.__struct_config__.omit_defaults
+    return [
+        (field.name, _encode(field.encode_name) + b":", functools.partial(_is_default, field) if omits else _never)
+        for field in msgspec.structs.fields(struct_type)
+    ]
+
+
+def _is_default(field: msgspec.structs.FieldInfo, value: object) -> bool:
+    return value is field.default or (field.default_factory in (dict, list, set) and not value)
+
+
+def _never(_value: object) -> bool:
+    return False

@@ -1,0 +1,157 @@
+"""Frames: how commands lie in the byte stream.
+
+    i32 L                     bytes that follow, at most 16 MiB less this field
+    u8 T, u24 H               serialize type and length of the header
+    header, H bytes           see `json_header`, `binary_header`
+    body, L - 4 - H bytes     no bytes mean no body
+
+No bytes are reserved for what a length only claims: the decoder holds what arrived, at most one frame and one read.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from pyromq.errors import LocalProtocolError, RemoteProtocolError
+
+from . import binary_header, json_header
+from .command import Command, SerializeType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Java peers close a connection on a larger frame, so we neither take nor send one.
+MAX_FRAME = 16 * 1024 * 1024
+
+_HEAD = struct.Struct(">iI")
+_LENGTH = struct.Struct(">i")
+_MAX_HEADER = 0xFFFFFF
+_ENCODERS = {SerializeType.JSON: json_header.encode, SerializeType.ROCKETMQ: binary_header.encode}
+
+
+def encode(command: Command, max_frame: int = MAX_FRAME) -> bytes:
+    """`command` as one frame."""
+    return b"".join(encode_parts(command, max_frame))
+
+
+def encode_parts(command: Command, max_frame: int = MAX_FRAME) -> Sequence[bytes | memoryview]:
+    """`command` as one frame in pieces, the body's pieces as they are: nothing large is copied."""
+    header = _ENCODERS[command.serialize](command)
+    body = command.body
+    if body is None:
+        body_size = 0
+    elif isinstance(body, bytes):
+        body_size = len(body)
+    elif isinstance(body, bytearray | memoryview):
+        body = memoryview(body).cast("B")
+        body_size = len(body)
+    else:
+        body_size = sum(map(len, body))
+    size = 4 + len(header) + body_size
+    if size + 4 > max_frame:
+        raise LocalProtocolError(f"frame of {size + 4} bytes is larger than {max_frame}")
+    if len(header) > _MAX_HEADER:  # only where somebody raised the limit of a frame
+        raise LocalProtocolError(f"header of {len(header)} bytes is larger than {_MAX_HEADER}")
+    head = _HEAD.pack(size, command.serialize << 24 | len(header)) + header
+    if not body_size:
+        return (head,)
+    if isinstance(body, bytes | memoryview):
+        return (head, body)
+    return (head, *body)  # type: ignore[misc]  # a bytearray became a memoryview above
+
+
+class FrameDecoder:
+    """Turns bytes, however they arrive, into commands.
+
+    `feed` takes what was read, `next` gives one command at a time, so that a reader can stop in between; what was
+    not taken waits. After a RemoteProtocolError the stream cannot be trusted any more: close the connection.
+    """
+
+    __slots__ = ("_buffer", "_max_frame", "_pos", "_tail")
+
+    def __init__(self, max_frame: int = MAX_FRAME) -> None:
+        self._max_frame = max_frame
+        self._buffer = b""
+        self._pos = 0
+        # The beginning of a frame that needs more bytes. A bytearray, so that a large frame that comes in small
+        # pieces is not copied anew with each of them.
+        self._tail = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take `data`, the bytes that follow those of the last call."""
+        left = len(self._buffer) - self._pos
+        if self._tail:
+            self._tail += data
+        elif left:
+            # Only a reader that stopped midway comes here, and it should not have read on.
+            self._buffer = self._buffer[self._pos :] + data
+            self._pos = 0
+        else:
+            self._buffer = data
+            self._pos = 0
+
+    def next(self) -> Command | None:
+        """The next whole command, or None until more bytes come. Raises RemoteProtocolError."""
+        if self._tail and not self._tail_is_whole():
+            return None
+        buffer, pos = self._buffer, self._pos
+        available = len(buffer) - pos
+        if available < 8:
+            self._keep()
+            return None
+        size, word = _HEAD.unpack_from(buffer, pos)
+        kind = word >> 24
+        header_size = word & 0xFFFFFF
+        if not 4 <= size <= self._max_frame - 4 or kind > 1 or header_size > size - 4:
+            self._check_head(buffer, pos)
+        if available < size + 4:
+            self._keep()
+            return None
+        body_start = pos + 8 + header_size
+        self._pos = end = pos + 4 + size
+        header = buffer[pos + 8 : body_start]
+        command = binary_header.decode(header) if kind else json_header.decode(header)
+        if body_start != end:
+            command.body = buffer[body_start:end]
+        return command
+
+    @property
+    def pending(self) -> int:
+        """How many bytes wait here: for the rest of their frame, or to be asked for."""
+        return len(self._tail) + len(self._buffer) - self._pos
+
+    def _tail_is_whole(self) -> bool:
+        """Whether the tail now holds its frame; if so, it becomes the buffer."""
+        tail = self._tail
+        if len(tail) < 8 or len(tail) < _LENGTH.unpack_from(tail)[0] + 4:
+            self._check_head(tail, 0)
+            return False
+        self._buffer = bytes(tail)
+        self._pos = 0
+        tail.clear()
+        return True
+
+    def _keep(self) -> None:
+        """Put the beginning of a frame aside."""
+        self._check_head(self._buffer, self._pos)
+        self._tail += memoryview(self._buffer)[self._pos :]
+        self._buffer = b""
+        self._pos = 0
+
+    def _check_head(self, data: bytes | bytearray, pos: int) -> None:
+        """Refuse an illegal frame as soon as its first bytes show it, not after waiting for what it claims."""
+        available = len(data) - pos
+        if available < 4:
+            return
+        size = _LENGTH.unpack_from(data, pos)[0]
+        if not 4 <= size <= self._max_frame - 4:
+            raise RemoteProtocolError(f"frame length {size} is not within 4 and {self._max_frame - 4}")
+        if available > 4 and data[pos + 4] > 1:
+            raise RemoteProtocolError(f"unknown serialize type {data[pos + 4]}")
+        if available >= 8:
+            header_size = _HEAD.unpack_from(data, pos)[1] & 0xFFFFFF
+            if header_size > size - 4:
+                raise RemoteProtocolError(f"header of {header_size} bytes in a frame of {size}")
+            if not header_size:
+                raise RemoteProtocolError("a frame without a header")
