@@ -114,7 +114,8 @@ PIECES = st.lists(
     st.sampled_from(
         ["{", "}", "[", "]", ":", ",", '"', "'", "\\", "\\u", "d800", "$ref", '"$ref"', '"$"', '"$.a"', '"a"', "'b'",
          "a", "0", "1", "-", ".", "e9", "99999999999999999999", "true", "null", "/*", "*/", "//", "\n", " ", "\x00",
-         "\ufeff", '{"a":', '{"a":1}', "[1]", '{"$ref":"$.a"}', '"table"', '"offsetTable"', '{"offsetTable":', '{"table":', "}}"]
+         "\ufeff", '{"a":', '{"a":1}', "[1]", '{"$ref":"$.a"}', '"table"', '"offsetTable"', '{"offsetTable":',
+         '{"table":', "}}"]
     ),
     max_size=20,
 ).map("".join)  # fmt: skip

@@ -128,25 +128,28 @@ def test_any_bytes_are_a_header_or_an_error(data):
 # JSON headers as peers may write them: members of any type, in any order, with blanks.
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3))
+# Integer members are mostly right here, since a wrong one ends the reading of all others.
+integer = I32 | I32.map(str)
+ext_fields = st.dictionaries(TEXT, st.integers() | scalars | values, min_size=1, max_size=3)
 members = st.fixed_dictionaries(
-    {},
+    {"extFields": ext_fields | st.none() | st.dictionaries(TEXT, TEXT, max_size=3)},
     optional={
-        "code": I32 | I32.map(str) | values,
-        "version": I32 | values,
-        "opaque": I32,
-        "flag": I32,
-        "language": st.sampled_from(Language).map(str) | values,
+        "code": integer,
+        "version": integer,
+        "opaque": integer,
+        "flag": integer,
+        "language": st.none() | TEXT | st.sampled_from(Language).map(str) | st.integers(0, 13),
         "remark": st.none() | TEXT | values,
-        "extFields": st.none() | st.dictionaries(TEXT, TEXT | values, max_size=4),
         "serializeTypeCurrentRPC": st.just("JSON"),
         "(body)": values,
         "(serialize)": values,
         "junk": values,
     },
 )
+any_members = members | st.dictionaries(st.sampled_from(["code", "language", "extFields", "remark", "flag"]), values)
 
 
-@given(members, st.booleans(), st.sampled_from([None, 0, 2]))
+@given(any_members, st.booleans(), st.sampled_from([None, 0, 2]))
 def test_strict_and_tolerant_decoding_agree_wherever_the_strict_one_succeeds(header, ascii_only, indent):
     data = json.dumps(header, ensure_ascii=ascii_only, indent=indent).encode()
     try:
@@ -160,14 +163,11 @@ def test_strict_and_tolerant_decoding_agree_wherever_the_strict_one_succeeds(hea
 
 @given(members)
 def test_a_tolerantly_read_header_is_written_strictly(header):
-    try:
-        command = json_header.decode(json.dumps(header).encode())
-    except RemoteProtocolError:
-        return
+    command = json_header.decode(json.dumps(header).encode())
     assert json_header._decode_strict(json_header.encode(command)) == command
 
 
-@given(st.dictionaries(TEXT, values, max_size=4))
+@given(ext_fields)
 def test_every_ext_value_becomes_the_text_java_would_have_sent(ext):
     command = json_header.decode_tolerant(json.dumps({"extFields": ext}).encode())
     assert command.ext is not None

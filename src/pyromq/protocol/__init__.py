@@ -1,1 +1,1 @@
-"""The remoting protocol: frames, commands, headers, bodies the message record. Values and bytes, no IO, no clock."""
+"""The remoting protocol: frames, commands, headers, bodies, the message record. Values and bytes, no IO, no clock."""

@@ -148,7 +148,13 @@ class Settings:
         A key that was never heard of is ignored, as RocketMQ does: a typing error must not stay in the file.
         """
         known = dict(self.items())
-        wanted = {assignment.key: assignment for assignment in assignments}
+        shown = dict(self.items(reveal=False))
+        # Whoever sends back what was shown to them must not turn a password into stars.
+        wanted = {
+            assignment.key: assignment
+            for assignment in assignments
+            if assignment.text != _HIDDEN or shown.get(assignment.key) != _HIDDEN
+        }
         settings = self._with(assignment for key, assignment in wanted.items() if key in known)
         now = dict(settings.items())
         changed = [key for key in wanted if key in known and now[key] != known[key]]

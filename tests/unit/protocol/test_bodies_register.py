@@ -159,6 +159,11 @@ def test_what_is_broken_is_refused(data):
         RegisterBrokerBody.decode(data, V5_0_0)
 
 
+def test_a_negative_length_does_not_lead_back():
+    with pytest.raises(RemoteProtocolError, match="negative length -4"):
+        RegisterBrokerBody.decode(zlib.compress(struct.pack(">i", -4)))
+
+
 def test_a_body_that_claims_to_be_compressed_must_be():
     with pytest.raises(RemoteProtocolError, match="not compressed"):
         RegisterBrokerBody.decode(b"{}", V4_9_8, compressed=True)
@@ -189,6 +194,7 @@ def test_without_topics_the_version_is_zero(data):
 def test_no_filter_servers_and_an_empty_list_of_them_differ(text, servers):
     body = RegisterBrokerBody.decode(f'{{"filterServerList":{text}}}'.encode())
     assert body.filter_server_list == servers
+    assert RegisterBrokerBody.decode(f"{{filterServerList:{text}}}".encode()) == body
     assert RegisterBrokerBody.decode(body.encode()) == body
     assert RegisterBrokerBody.decode(body.encode_compressed(V4_9_8)) == body
 

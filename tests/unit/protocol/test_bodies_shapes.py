@@ -81,6 +81,23 @@ def _sample(field: msgspec.structs.FieldInfo) -> str:
     return nested.get(field.name, '"x"')
 
 
+@pytest.mark.parametrize("body_type", BODY_TYPES, ids=lambda body_type: body_type.__name__)
+def test_two_bodies_share_no_table(body_type):
+    required = {field.name: None for field in msgspec.structs.fields(body_type) if field.required}
+    one, two = body_type(**required), body_type(**required)
+    assert not mutable_parts(one) & mutable_parts(two)
+
+
+def mutable_parts(body: msgspec.Struct) -> set[int]:
+    parts = set()
+    for value in msgspec.structs.astuple(body):
+        if isinstance(value, list | dict):
+            parts.add(id(value))
+        elif isinstance(value, msgspec.Struct):
+            parts |= mutable_parts(value)
+    return parts
+
+
 def test_broker_addrs_are_there_even_when_empty():
     assert BrokerData(broker_name="b", cluster="c").encode() == b'{"brokerAddrs":{},"brokerName":"b","cluster":"c"}'
 
@@ -129,6 +146,11 @@ def test_repeated_stats_come_by_ref():
     assert b"$ref" not in stats.encode()
 
 
+def test_a_ref_is_followed_even_where_nothing_is_required():
+    text = b'{"statusTable":{"a":{"pullRT":1.5},"b":{"$ref":"$.statusTable.a"}}}'
+    assert ConsumerRunningInfo.decode(text).status_table["b"].pull_rt == 1.5
+
+
 @pytest.mark.parametrize(
     ("text", "offset"),
     [
@@ -159,13 +181,17 @@ def test_a_text_may_come_as_another_type(text, value):
 @pytest.mark.parametrize(
     ("body_type", "text", "path"),
     [
-        (HeartbeatData, "{}", r"HeartbeatData\.clientID: expected a value"),
+        (HeartbeatData, "{}", r"HeartbeatData\.clientID: expected a value, found nothing"),
         (
             HeartbeatData,
             '{"clientID":"c","producerDataSet":[{"groupName":"g"},{}]}',
             r"producerDataSet\[1\]\.groupName",
         ),
-        (HeartbeatData, '{"clientID":"c","producerDataSet":{}}', r"producerDataSet: expected an array, found dict"),
+        (
+            HeartbeatData,
+            '{"clientID":"c","producerDataSet":{}}',
+            r"producerDataSet: expected an array, found an object",
+        ),
         (HeartbeatData, "[]", "HeartbeatData: expected an object"),
         (HeartbeatData, "null", "HeartbeatData: expected an object"),
         (
@@ -181,8 +207,8 @@ def test_a_text_may_come_as_another_type(text, value):
         (HeartbeatData, '{"clientID":"c","heartbeatFingerprint":" 1"}', "heartbeatFingerprint: expected a number"),
         (DelayOffsetTable, '{"offsetTable":{"x":1}}', r"DelayOffsetTable\.offsetTable\['x'\]: expected a number"),
         (DelayOffsetTable, '{"offsetTable":{"1":9223372036854775808}}', "out of range|expected an integer"),
-        (ResetOffsetBody, '{"offsetTable":[5]}', "offsetTable: expected an object, found list"),
-        (ResetOffsetBody, '{"offsetTable":[[{"topic":"t"},5]]}', "offsetTable: expected an object, found list"),
+        (ResetOffsetBody, '{"offsetTable":[5]}', "offsetTable: expected an object, found an array"),
+        (ResetOffsetBody, '{"offsetTable":[[{"topic":"t"},5]]}', "offsetTable: expected an object, found an array"),
         (ResetOffsetBody, '{"offsetTable":{{"topic":"t"}:5}}', r"brokerName: expected a value"),
         (ConsumeStats, '{"consumeTps":"1e999"}', "consumeTps: expected a number"),
         (ConsumeStats, '{"consumeTps":[]}', "consumeTps: expected a number"),

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
-from pyromq.protocol.fastjson import MAX_DEPTH, ObjectKey, dumps, loads, loads_tolerant
+from pyromq.protocol.fastjson import MAX_DEPTH, MAX_TOLERANT, ObjectKey, dumps, loads, loads_tolerant
 from pyromq.protocol.message_queue import MessageQueue
 
 QUEUE = '{"brokerName":"rack1","queueId":3,"topic":"orders"}'
@@ -173,6 +173,8 @@ def test_a_ref_shares_the_value_and_does_not_copy_it():
         '{"a":[1],"b":{"$ref":"$.a["}}',
         '{"a":[1],"b":{"$ref":""}}',
         '{"a":{{"x":1}:1},"b":{{"$ref":"$.a.null"}:2}}',  # as 4.9 writes a queue that is a key twice
+        '{"a":{"x":1},"b":{{"$ref":"$.a"}:2}}',
+        '{"a":{"x":1},"b":{{"y":{"$ref":"$.a"}}:2}}',
         '{"a":{},"b":{"$ref":"$.a.MessageQueue\\\\ \\\\[topic\\\\=t]"}}',
     ],
 )
@@ -287,3 +289,9 @@ def test_what_contains_itself_is_refused():
     value.append(value)
     with pytest.raises(LocalProtocolError):
         dumps(value)
+
+
+def test_a_dialect_text_that_would_keep_a_server_busy_for_long_is_refused():
+    text = b'{0:1,"x":[' + b"[]," * (MAX_TOLERANT // 3) + b"[]]}"
+    with pytest.raises(RemoteProtocolError, match="not plain JSON"):
+        loads(text)

@@ -8,7 +8,7 @@ import pytest
 
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
 from pyromq.protocol.command import Command, Language, SerializeType
-from pyromq.protocol.json_header import decode, decode_tolerant, encode
+from pyromq.protocol.json_header import MAX_TOLERANT, decode, decode_tolerant, encode
 
 DECODERS = pytest.mark.parametrize("decoder", [decode, decode_tolerant])
 
@@ -74,6 +74,12 @@ def test_a_null_ext_value_is_an_absent_key(decoder):
 )
 def test_an_ext_value_becomes_the_text_java_would_have_sent(literal, text):
     assert ext_of(literal) == {"a": text}
+
+
+def test_text_that_came_as_a_number_is_plain_text_and_can_be_sent_on():
+    command = decode(b'{"remark":1.50,"extFields":{"queueId":0}}')
+    assert (type(command.remark), type((command.ext or {})["queueId"])) == (str, str)
+    assert decode(encode(command)) == command
 
 
 @pytest.mark.parametrize("member", ["code", "version", "opaque", "flag"])
@@ -236,9 +242,23 @@ def test_what_is_no_json_object_is_refused(decoder, header):
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
 @pytest.mark.parametrize("member", [b'{"x":%b}', b'{"extFields":{"a":%b}}', b'{"code":%b}', b'{"(body)":%b}'])
 def test_deep_nesting_is_refused_and_not_a_crash(decoder, opening, closing, member):
-    for filled in (opening * 100_000, opening * 100_000 + b"1" + closing * 100_000):
+    for filled in (opening * 20_000, opening * 20_000 + b"1" + closing * 20_000):
         with pytest.raises(RemoteProtocolError):
             decoder(member % filled)
+
+
+def test_the_tolerant_way_is_closed_to_huge_headers():
+    """Each number would cost a hundred bytes and a microsecond."""
+    for filler in (b"0,", b"[],", b'"a",'):
+        items = filler * (MAX_TOLERANT // len(filler))
+        for member in (b'{"code":"1","x":[%b0]}', b'{"extFields":{"a":[%b0]}}'):
+            with pytest.raises(RemoteProtocolError, match="not strict JSON"):
+                decode(member % items)
+
+
+def test_a_huge_header_of_strict_json_is_read():
+    remark = "x" * (4 * MAX_TOLERANT)
+    assert decode(encode(Command(1, remark=remark))).remark == remark
 
 
 # What we send

@@ -6,7 +6,7 @@
     text        also from a number or boolean; from an object or array its JSON
     enum        also by ordinal; an unknown one is null
     object      unknown members are ignored; a null member counts as absent, unless null is one of its values
-    collection  null elements are dropped
+    collection  null elements are dropped, and members whose key is null
     queue       as a key also as JSON inside a string
 
 Where a number or a boolean belongs, an empty text and `null` as text are null.
@@ -37,13 +37,14 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 _DOUBLE = re.compile(r"[+-]?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,5})?")
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _NO_TEXT = ("", "null")
+_FOUND = {dict: "an object", list: "an array", str: "text", bool: "a boolean", type(None): "nothing"}
 
 
 class Mismatch(Exception):
     """A value cannot become what its place asks for. Collects the path to the place on its way up."""
 
     def __init__(self, expected: str, found: object) -> None:
-        super().__init__(f"expected {expected}, found {type(found).__name__}")
+        super().__init__(f"expected {expected}, found {_FOUND.get(type(found), 'a number')}")
         self.path = ""
 
     def under(self, step: str) -> Mismatch:
@@ -165,7 +166,7 @@ def _map(convert_key: Converter, convert_item: Converter, value: object) -> dict
             item = None if raw is None else convert_item(raw)
         except Mismatch as mismatch:
             raise mismatch.under(f"[{str(raw_key)[:80]!r}]") from None
-        if item is not None:
+        if key is not None and item is not None:
             items[key] = item
     return items
 

@@ -76,7 +76,9 @@ class RegisterBrokerBody(Body, frozen=True, kw_only=True):
     """103. A `filter_server_list` of None leaves the name server's list alone, an empty one clears it."""
 
     filter_server_list: list[str] | None = written([])
-    topic_config_serialize_wrapper: TopicConfigSerializeWrapper = written(TopicConfigSerializeWrapper())
+    topic_config_serialize_wrapper: TopicConfigSerializeWrapper = msgspec.field(
+        default_factory=TopicConfigSerializeWrapper
+    )
 
     def encode_compressed(self, version: int) -> bytes:
         """The compressed form, for a sender that calls itself `version` in its frames. Carries no order, no flag."""
