@@ -1,0 +1,37 @@
+"""Connections that speak the remoting protocol: servers, clients, TLS, signatures. They know nothing of messages."""
+
+from .acl import SigningHook, is_signed_by, signature
+from .addresses import format_address, join_address, split_address, split_addresses, vip_address
+from .client import RemotingClient
+from .config import ClientConfig, ServerConfig
+from .connection import Connection
+from .endpoint import CloseReason, ConnectionListener, Endpoint, Hook, Processor
+from .loop import run
+from .name_servers import NameServers
+from .server import RemotingServer
+from .tls import TlsConfig, TlsMode
+
+__all__ = [
+    "ClientConfig",
+    "CloseReason",
+    "Connection",
+    "ConnectionListener",
+    "Endpoint",
+    "Hook",
+    "NameServers",
+    "Processor",
+    "RemotingClient",
+    "RemotingServer",
+    "ServerConfig",
+    "SigningHook",
+    "TlsConfig",
+    "TlsMode",
+    "format_address",
+    "is_signed_by",
+    "join_address",
+    "run",
+    "signature",
+    "split_address",
+    "split_addresses",
+    "vip_address",
+]

@@ -1,0 +1,49 @@
+"""Addresses: `host:port` in text, lists of them, and the second port of a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+VIP_PORT_OFFSET = 2
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[v6]:port`. ValueError says what is wrong."""
+    host, colon, port = address.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not colon or not host or not port.isascii() or not port.isdecimal() or not 0 < int(port[:6]) < 65536:
+        raise ValueError(f"{address!r} is not an address of the form host:port")
+    return host, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 host."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def format_address(address: Any) -> str:
+    """A socket's own address as text; `?` when the socket has none (any more)."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        return join_address(*address[:2])
+    return str(address) if address else "?"
+
+
+def split_addresses(text: str) -> list[str]:
+    """The addresses of a list such as `namesrvAddr`: separated by semicolons or commas, blanks ignored, no repeats."""
+    found = dict.fromkeys(part.strip() for part in text.replace(",", ";").split(";"))
+    addresses = [address for address in found if address]
+    for address in addresses:
+        split_address(address)
+    return addresses
+
+
+def vip_address(address: str) -> str:
+    """The broker's second port, two below its first, which serves everything but pulls (remoting.md 7.3).
+
+    ValueError where there is no such port.
+    """
+    host, port = split_address(address)
+    if port <= VIP_PORT_OFFSET:
+        raise ValueError(f"{address!r} leaves no room for a port {VIP_PORT_OFFSET} below it")
+    return join_address(host, port - VIP_PORT_OFFSET)

@@ -1,0 +1,227 @@
+"""A client: one connection per address, made when it is needed and made anew when it was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING, Self
+
+from pyromq.errors import ConnectFailed, LocalProtocolError, RequestTimeout
+from pyromq.protocol.codes import ResponseCode
+
+from .addresses import split_address
+from .config import ClientConfig
+from .connection import Connection
+from .endpoint import ConnectionListener, Endpoint, Hook, Processor
+from .tls import TlsConfig, client_context
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyromq.protocol.command import Command
+
+logger = logging.getLogger(__name__)
+
+
+class RemotingClient:
+    """Sends requests to addresses (`host:port`) and serves what the peers ask over the same connections.
+
+        async with RemotingClient() as client:
+            reply = await client.invoke("127.0.0.1:9876", Command.request(RequestCode.GET_BROKER_CLUSTER_INFO))
+
+    May be used by any number of tasks of one event loop at once.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig | None = None,
+        processors: Mapping[int, Processor] | None = None,
+        *,
+        default: Processor | None = None,
+        listener: ConnectionListener | None = None,
+        hooks: Sequence[Hook] = (),
+        tls: TlsConfig | None = None,
+    ) -> None:
+        self._config = config = config or ClientConfig()
+        self._context: ssl.SSLContext | None = client_context(tls) if tls is not None and tls.client_enable else None
+        self._connecting: dict[str, _Attempt] = {}
+        self._connections: dict[str, Connection] = {}
+        self._attempts: set[asyncio.Task[Connection]] = set()
+        self._idle: asyncio.Task[None] | None = None
+        self._closed = False
+        self.endpoint = Endpoint(
+            processors=processors or {},
+            default=default,
+            hooks=hooks,
+            listener=listener,
+            async_permits=config.async_permits,
+            oneway_permits=config.oneway_permits,
+            high_water=config.high_water,
+            low_water=config.high_water // 4,
+            max_frame=config.max_frame,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def invoke(self, address: str, command: Command, timeout: float = 3.0) -> Command:
+        """Send a request and wait for its reply, whatever its code; `timeout` covers connecting too.
+
+        Raises ConnectFailed when nothing was sent, ConnectionLost or RequestTimeout when it may have been.
+
+        A 5.x server that is shutting down answers GO_AWAY (1500): then the request is sent once more, on a new
+        connection (docs/spec/remoting.md 7.5). A second GO_AWAY is returned like any other reply.
+        """
+        deadline = time.monotonic() + timeout
+        connection = self._connections.get(address)
+        if connection is None or connection.closed:
+            connection = await self.connection(address, timeout)
+        try:
+            response = await self._invoke_on(connection, command, deadline)
+            if response.code == ResponseCode.GO_AWAY:
+                self._leave(address, connection)
+                connection = await self.connection(address, deadline - time.monotonic())
+                response = await self._invoke_on(connection, command, deadline)
+        except RequestTimeout as exc:
+            raise RequestTimeout(exc.peer, exc.code, timeout) from None
+        return response
+
+    async def oneway(self, address: str, command: Command, timeout: float = 3.0) -> None:
+        """Send a request that nobody answers; `timeout` covers connecting too. An error means it was not sent."""
+        deadline = time.monotonic() + timeout
+        connection = await self.connection(address, timeout)
+        await connection.oneway(command, deadline - time.monotonic())
+
+    async def connection(self, address: str, timeout: float | None = None) -> Connection:
+        """The connection to `address`; several callers share one attempt. Raises ConnectFailed."""
+        connection = self._connections.get(address)
+        if connection is not None and not connection.closed:
+            return connection
+        if self._closed:
+            raise ConnectFailed(address, "this client was closed")
+        attempt = self._connecting.get(address)
+        if attempt is None:
+            attempt = self._connecting[address] = self._attempt(address)
+        attempt.waiting += 1
+        task = attempt.task
+        try:
+            await asyncio.wait((task,), timeout=timeout)
+        finally:
+            attempt.waiting -= 1
+            ended = task.done()
+            if ended or not attempt.waiting:
+                # The last to leave takes an attempt along that nobody needs any more.
+                task.cancel()
+                if self._connecting.get(address) is attempt:
+                    del self._connecting[address]
+        if not ended:
+            raise ConnectFailed(address, f"no connection within {timeout:.3g} s")
+        if task.cancelled():
+            raise ConnectFailed(address, "this client was closed")
+        return task.result()
+
+    def close_connection(self, address: str) -> None:
+        """Close the connection to `address`, if there is one; the next request makes a new one."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    async def close(self) -> None:
+        """Close all connections; whoever waits for a reply gets ConnectionLost."""
+        self._closed = True
+        tasks: list[asyncio.Task[Connection] | asyncio.Task[None]] = [*self._attempts]
+        if self._idle is not None:
+            tasks.append(self._idle)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.endpoint.close()
+
+    async def _invoke_on(self, connection: Connection, command: Command, deadline: float) -> Command:
+        received = connection.received
+        timeout = deadline - time.monotonic()
+        try:
+            return await connection.invoke(command, timeout)
+        except RequestTimeout:
+            # Silence since the request went out: the peer may be gone without a word. The next request finds out
+            # on a new connection instead of waiting here again. A busy connection is left alone.
+            if connection.received == received and not connection.closed:
+                logger.warning("%s: silent for %.3g s; closing", connection.peer, timeout)
+                connection.abort()
+            raise
+
+    def _attempt(self, address: str) -> _Attempt:
+        task = asyncio.create_task(self._connect(address), name=f"connect {address}")
+        self._attempts.add(task)
+        task.add_done_callback(self._attempt_ended)
+        return _Attempt(task)
+
+    def _attempt_ended(self, task: asyncio.Task[Connection]) -> None:
+        self._attempts.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever still waits raises it; if nobody does, it is of no interest
+
+    async def _connect(self, address: str) -> Connection:
+        loop = asyncio.get_running_loop()
+        host, port = _split(address)
+        try:
+            async with asyncio.timeout(self._config.connect_timeout):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self.endpoint),
+                    host,
+                    port,
+                    ssl=self._context,
+                    server_hostname=host if self._context is not None else None,
+                )
+        except TimeoutError:
+            raise ConnectFailed(address, f"no connection within {self._config.connect_timeout:.3g} s") from None
+        except OSError as exc:  # refused, unreachable, unknown name, failed handshake
+            raise ConnectFailed(address, f"cannot connect: {_reason(exc)}") from exc
+        except ValueError as exc:  # what no host can be called
+            raise ConnectFailed(address, f"cannot connect: {exc}") from exc
+        self._connections[address] = connection
+        connection.lost.add_done_callback(lambda _: self._forget(address, connection))
+        if self._idle is None:
+            self._idle = asyncio.create_task(self.endpoint.close_idle(self._config.max_idle_seconds), name="close idle")
+        return connection
+
+    def _leave(self, address: str, connection: Connection) -> None:
+        """Use `connection` no more; others may still wait for their reply on it."""
+        self._forget(address, connection)
+        if not connection.calls_under_way:
+            connection.close()
+
+    def _forget(self, address: str, connection: Connection) -> None:
+        if self._connections.get(address) is connection:
+            del self._connections[address]
+
+
+class _Attempt:
+    """Somebody connects, for all who wait."""
+
+    __slots__ = ("task", "waiting")
+
+    def __init__(self, task: asyncio.Task[Connection]) -> None:
+        self.task = task
+        self.waiting = 0
+
+
+def _split(address: str) -> tuple[str, int]:
+    try:
+        return split_address(address)
+    except ValueError as exc:
+        raise LocalProtocolError(str(exc)) from None
+
+
+def _reason(exc: OSError) -> str:
+    # asyncio puts words of its own into the errors of the system, but not into those of the resolver and of OpenSSL.
+    if exc.errno is None or isinstance(exc, socket.gaierror | ssl.SSLError):
+        return exc.strerror or str(exc)
+    return os.strerror(exc.errno)

@@ -1,0 +1,374 @@
+"""One connection: bytes to commands, commands to processors, replies to whoever waits for them.
+
+The same class serves both ends: a client's connection has calls under way and a few processors for what brokers ask,
+a server's has many processors and a few calls. What they share is in `Endpoint`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from pyromq.errors import (
+    BrokerError,
+    ConnectionLost,
+    PyroMQError,
+    RemoteProtocolError,
+    RequestTimeout,
+    TooManyRequests,
+)
+from pyromq.protocol.codes import ResponseCode
+from pyromq.protocol.command import ONEWAY, RESPONSE, Command, SerializeType
+from pyromq.protocol.frame import FrameDecoder, encode_parts
+
+from .addresses import format_address
+from .calls import PendingCalls, next_opaque
+from .endpoint import CloseReason
+from .writer import TickWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from .endpoint import Endpoint
+
+logger = logging.getLogger(__name__)
+
+_OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
+
+
+class Connection(asyncio.Protocol):
+    """A connection to a peer. Hashed by identity. Belongs to the event loop that made it.
+
+    A peer that sends requests but does not read the replies is not read any more once `high_water` bytes wait for
+    it, and is cut off at `max_unsent`; requests of ours wait until it reads. So what it can make us hold is bounded.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        self._decoder = FrameDecoder(endpoint.max_frame)
+        self._transport: asyncio.Transport
+        self._writer: TickWriter
+        self._calls: PendingCalls
+        self._reason: CloseReason | None = None
+        self._error = ""
+        # Set while the peer takes what we write.
+        self._writable = asyncio.Event()
+        self._writable.set()
+        # What the peer asks is left unread until it takes what we wrote.
+        self._held = False
+        # What `close_if_idle` saw last, and since when.
+        self._moved = -1
+        self._moved_at = 0.0
+        self.peer = "?"
+        self.received = 0
+        self.closed = False
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        # The header serialisation that the peer used last.
+        self.serialize = SerializeType.JSON
+        # Whatever the owner of this connection wants to keep with it.
+        self.context: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.peer}{' closed' if self.closed else ''}>"
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """The transport below, for what only it knows: TLS, socket options."""
+        return self._transport
+
+    @property
+    def calls_under_way(self) -> int:
+        """How many requests of ours wait for their reply."""
+        return len(self._calls)
+
+    # Asking
+
+    async def invoke(self, command: Command, timeout: float = 3.0) -> Command:
+        """Send a request and wait for its reply, whatever its code.
+
+        Raises RequestTimeout, ConnectionLost, or TooManyRequests when no permit came free in time.
+        """
+        endpoint = self._endpoint
+        deadline = self._loop.time() + timeout
+        await _permit(endpoint.calls, deadline, self.peer)
+        try:
+            if not self._writable.is_set() and not await self._writable_until(deadline):
+                raise RequestTimeout(self.peer, command.code, timeout)
+            # No waiting from here to `send`: the same command may be on its way to other peers too.
+            opaque = self._prepare(command)
+            future = self._calls.start(opaque, command.code, deadline, timeout)
+            try:
+                self.send(command)
+                response = await future
+            except BaseException:
+                self._calls.forget(opaque)
+                if future.done() and not future.cancelled():
+                    future.exception()  # a caller that leaves just then has no use for it
+                raise
+        finally:
+            endpoint.calls.release()
+        if endpoint.hooks:
+            self._after_response(command, response)
+        return response
+
+    async def oneway(self, command: Command, timeout: float = 3.0) -> None:
+        """Send a request that nobody answers; returns once it is on its way.
+
+        Raises ConnectionLost, or TooManyRequests when no permit came free or the peer did not read in time; then
+        nothing was sent.
+        """
+        endpoint = self._endpoint
+        deadline = self._loop.time() + timeout
+        await _permit(endpoint.oneways, deadline, self.peer)
+        try:
+            if not self._writable.is_set() and not await self._writable_until(deadline):
+                raise TooManyRequests(f"{self.peer} does not read what is sent to it")
+            command.flag |= ONEWAY
+            self._prepare(command)
+            self.send(command)
+        finally:
+            endpoint.oneways.release()
+
+    # Answering and sending
+
+    def reply(self, request: Command, response: Command) -> None:
+        """Send the answer to `request`, unless nobody waits for it.
+
+        Number and header serialisation become those of the request, so a reply from elsewhere may be passed on.
+        """
+        if self._endpoint.hooks:
+            self._after_response(request, response)
+        if request.flag & ONEWAY:
+            return
+        try:
+            response.flag |= RESPONSE
+            response.opaque = request.opaque
+            response.serialize = request.serialize
+            self.send(response)
+        except Exception as exc:  # a reply that cannot be written must not leave its request without one
+            logger.warning("%s: reply to request %s cannot be sent: %s", self.peer, request.code, exc)
+            self.send(request.reply(ResponseCode.SYSTEM_ERROR, f"reply cannot be sent: {exc}"))
+
+    def send(self, command: Command) -> None:
+        """Write `command` with the others of this tick. On a closed connection it goes nowhere."""
+        if self.closed:
+            return
+        self._writer.write(encode_parts(command, self._endpoint.max_frame))
+        if not self._writable.is_set() and self._writer.unsent > self._endpoint.max_unsent:
+            self._fail(f"peer does not read, {self._writer.unsent} bytes wait for it")
+            self.abort()
+
+    def close(self, reason: CloseReason = CloseReason.LOCAL) -> None:
+        """Close after what was written has been sent. Calls under way end with ConnectionLost."""
+        if self.closed:
+            return
+        self._writer.flush()
+        self._end(reason)
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, whatever waits to be sent."""
+        self._end(CloseReason.LOCAL)
+        self._transport.abort()
+
+    def close_if_idle(self, seconds: float) -> None:
+        """Close if, as seen by calls of this function, nothing was read or taken by the peer for `seconds`."""
+        now = self._loop.time()
+        moved = self.received + self._writer.sent
+        if moved != self._moved:
+            self._moved = moved
+            self._moved_at = now
+        elif now - self._moved_at >= seconds:
+            if not self.closed:
+                logger.info("%s: idle for %g s; closing", self.peer, seconds)
+                self._end(CloseReason.IDLE)
+            # Also one that was closed before, and waits for a peer that does not take the rest.
+            self._transport.abort()
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        endpoint = self._endpoint
+        # A cast, since uvloop's transports are no subclasses of asyncio.Transport.
+        self._transport = transport = cast("asyncio.Transport", transport)
+        self.peer = format_address(transport.get_extra_info("peername"))
+        transport.set_write_buffer_limits(endpoint.high_water, endpoint.low_water)
+        self._writer = TickWriter(self._loop, transport, endpoint.high_water)
+        self._calls = PendingCalls(self._loop, self.peer)
+        endpoint.connections.add(self)
+        if endpoint.listener is not None:
+            endpoint.listener.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        self._decoder.feed(data)
+        self._take_commands()
+
+    def eof_received(self) -> None:
+        # Whoever waits for a reply hears of it now, not once the peer has taken what we still have for it.
+        self.close(CloseReason.PEER)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._error = self._error or str(exc)
+        self._end(CloseReason.PEER if exc is None else CloseReason.FAILED)
+        self._endpoint.connections.discard(self)
+        if not self.lost.done():
+            self.lost.set_result(None)
+        if self._endpoint.listener is not None:
+            self._endpoint.listener.closed(self, self._reason or CloseReason.FAILED)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+        if self._endpoint.holds_requests:
+            self._held = True
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+        if not self._held:
+            return
+        # What came before the pause and was not looked at yet goes first, and may fill the buffer again.
+        self._held = False
+        self._take_commands()
+        if not self._held and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # Inside
+
+    def _take_commands(self) -> None:
+        decoder = self._decoder
+        while not (self._held or self.closed):
+            try:
+                command = decoder.next()
+            except RemoteProtocolError as exc:
+                self._fail(str(exc))
+                return
+            if command is None:
+                return
+            self.serialize = command.serialize
+            if command.flag & RESPONSE:
+                if not self._calls.resolve(command):
+                    logger.debug("%s: nobody waits for reply %s", self.peer, command.opaque)
+            else:
+                self._process(command)
+
+    def _process(self, request: Command) -> None:
+        endpoint = self._endpoint
+        processor = endpoint.processors.get(request.code, endpoint.default)
+        if processor is None:
+            if not request.flag & ONEWAY:
+                # The blank in front is the reference's.
+                remark = f" request type {request.code} not supported"
+                self.send(request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+            return
+        try:
+            for hook in endpoint.hooks:
+                hook.before_request(self.peer, request)
+            result = processor(self, request)
+        except (Exception, asyncio.CancelledError) as exc:  # here every processor's error becomes an answer
+            self.reply(request, self._error_reply(request, exc))
+            return
+        if result is None:
+            return
+        if isinstance(result, Command):
+            self.reply(request, result)
+        elif len(endpoint.tasks) >= endpoint.max_running_requests:
+            _discard(result)
+            self.reply(request, request.reply(ResponseCode.SYSTEM_BUSY, _OVERLOAD))
+        else:
+            task = self._loop.create_task(self._reply_later(request, result), name=f"request {request.code}")
+            endpoint.tasks.add(task)
+            task.add_done_callback(endpoint.tasks.discard)
+
+    async def _reply_later(self, request: Command, result: Awaitable[Command | None]) -> None:
+        try:
+            response = await result
+        except (Exception, asyncio.CancelledError) as exc:  # as in _process
+            task = asyncio.current_task()
+            if isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # this endpoint closes; otherwise something that the processor waited for was cancelled
+            response = self._error_reply(request, exc)
+        if response is not None:
+            self.reply(request, response)
+
+    def _error_reply(self, request: Command, exc: BaseException) -> Command:
+        if isinstance(exc, BrokerError):
+            return request.reply(exc.code, exc.remark)
+        if isinstance(exc, PyroMQError):
+            return request.reply(ResponseCode.SYSTEM_ERROR, str(exc))
+        # An error that nobody foresaw: the log gets all of it, the peer a sentence.
+        logger.error("%s: request %s failed", self.peer, request.code, exc_info=exc)
+        return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(exc).__name__}: {exc}")
+
+    def _after_response(self, request: Command, response: Command) -> None:
+        for hook in self._endpoint.hooks:
+            try:
+                hook.after_response(self.peer, request, response)
+            except Exception:  # a hook only looks at a reply; the reply goes its way
+                logger.exception("%s: hook failed after request %s", self.peer, request.code)
+
+    def _prepare(self, command: Command) -> int:
+        """Make `command` ready to be sent, and number it."""
+        self._check_open()
+        if self._endpoint.follow_peer:
+            command.serialize = self.serialize
+        for hook in self._endpoint.hooks:
+            hook.before_request(self.peer, command)
+        command.opaque = opaque = next_opaque()
+        return opaque
+
+    async def _writable_until(self, deadline: float) -> bool:
+        """Wait until the peer reads; False when it did not by `deadline`."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                # Whoever was woken first may have filled the buffer again.
+                while not self._writable.is_set():
+                    await self._writable.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ConnectionLost(self.peer, self._why_closed())
+
+    def _why_closed(self) -> str:
+        return self._error or (self._reason or CloseReason.PEER).value
+
+    def _end(self, reason: CloseReason) -> None:
+        """From now on nothing is taken or sent, and nobody waits. The first reason counts."""
+        if self.closed:
+            return
+        self.closed = True
+        self._reason = reason
+        self._calls.fail_all(self._why_closed())
+        self._writable.set()
+
+    def _fail(self, why: str) -> None:
+        """Close the connection for a fault of the peer; what was answered before is still sent."""
+        if not self.closed:
+            logger.warning("%s: %s; closing", self.peer, why)
+            self._error = why
+            self.close(CloseReason.FAILED)
+
+
+async def _permit(permits: asyncio.Semaphore, deadline: float, peer: str) -> None:
+    if not permits.locked():
+        await permits.acquire()
+        return
+    try:
+        async with asyncio.timeout_at(deadline):
+            await permits.acquire()
+    except TimeoutError:
+        raise TooManyRequests(f"{peer}: no permit for a request came free in time") from None
+
+
+def _discard(result: Awaitable[Command | None]) -> None:
+    """Drop an awaitable that will not be awaited, without the warning that a forgotten one deserves."""
+    if isinstance(result, asyncio.Future):
+        result.cancel()
+    elif hasattr(result, "close"):
+        result.close()

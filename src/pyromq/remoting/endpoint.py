@@ -1,0 +1,109 @@
+"""What the connections of one server or client share: who serves requests, who is told, and the limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from pyromq.protocol.command import Command
+from pyromq.protocol.frame import MAX_FRAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .connection import Connection
+
+# A processor answers at once with a Command, later by returning an awaitable, or not at all with None; then it may
+# still call `Connection.reply` when it has the answer. It raises a BrokerError to answer with that error's code.
+Processor = Callable[["Connection", Command], Command | Awaitable[Command | None] | None]
+
+# How long a closing endpoint waits for its peers to take what was written to them.
+_LINGER = 1.0
+
+
+class CloseReason(Enum):
+    """Why a connection ended."""
+
+    PEER = "closed by the peer"
+    LOCAL = "closed here"
+    IDLE = "idle for too long"
+    FAILED = "failed"
+
+
+class ConnectionListener(Protocol):
+    """Is told of connections, in order, each time before anything else happens to them."""
+
+    def connected(self, connection: Connection) -> None: ...
+
+    def closed(self, connection: Connection, reason: CloseReason) -> None: ...
+
+
+class Hook(Protocol):
+    """Sees every request before it is sent or processed, and every reply once it exists; one hook after the other.
+
+    On the server an error raised by `before_request` is the answer to the request. An error of `after_response` is
+    logged and changes nothing. A request with a code that nobody serves is refused without asking the hooks.
+    """
+
+    def before_request(self, peer: str, request: Command) -> None: ...
+
+    def after_response(self, peer: str, request: Command, response: Command | None) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Endpoint:
+    """What the connections of one server or client have in common."""
+
+    processors: Mapping[int, Processor] = field(default_factory=dict)
+    default: Processor | None = None
+    hooks: Sequence[Hook] = ()
+    listener: ConnectionListener | None = None
+    async_permits: int = 65535
+    oneway_permits: int = 65535
+    high_water: int = 1 << 20
+    low_water: int = 1 << 18
+    max_unsent: int = 1 << 26
+    max_frame: int = MAX_FRAME
+    max_running_requests: int = 10000
+    # A server asks its clients in the header serialisation that each of them uses.
+    follow_peer: bool = False
+    # A server leaves requests unread while the peer does not read its replies. A client reads on whatever happens:
+    # if both sides stopped, each would wait for the other to read first.
+    holds_requests: bool = False
+    connections: set[Connection] = field(default_factory=set)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    calls: asyncio.Semaphore = field(init=False)
+    oneways: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        # A single frame, however large frames may be, does not mean that the peer has stopped reading.
+        self.max_unsent = max(self.max_unsent, self.high_water + 2 * self.max_frame)
+        self.calls = asyncio.Semaphore(self.async_permits)
+        self.oneways = asyncio.Semaphore(self.oneway_permits)
+
+    async def close_idle(self, seconds: float) -> None:
+        """Until cancelled, close connections on which nothing moved for `seconds` (and up to a fifth more)."""
+        while True:
+            await asyncio.sleep(seconds / 10)
+            for connection in tuple(self.connections):
+                connection.close_if_idle(seconds)
+
+    async def close(self) -> None:
+        """End all connections and whatever still works for them."""
+        for connection in tuple(self.connections):
+            connection.close()
+        tasks = tuple(self.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # A transport reports its end in a later turn of the loop, after it tried to send what was left.
+        ends = [connection.lost for connection in self.connections]
+        if ends:
+            _, late = await asyncio.wait(ends, timeout=_LINGER)
+            if late:
+                for connection in tuple(self.connections):
+                    connection.abort()
+                await asyncio.wait(late, timeout=_LINGER)

@@ -1,0 +1,195 @@
+"""A server: admits connections and lets `Connection` do the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from typing import TYPE_CHECKING, Self
+
+from pyromq.errors import ConfigError, PyroMQError
+
+from .addresses import format_address
+from .connection import Connection
+from .endpoint import ConnectionListener, Endpoint, Hook, Processor
+from .listening import ListeningSocket
+from .tls import HANDSHAKE, TlsConfig, TlsMode, server_context
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping, Sequence
+
+    from .config import ServerConfig
+
+logger = logging.getLogger(__name__)
+
+_HANDSHAKE_TIMEOUT = 10.0
+
+
+class RemotingServer:
+    """Serves `processors` on one port, in plain text and TLS as `tls` says.
+
+        async with RemotingServer(ServerConfig(listen_port=0), {105: route}) as server:
+            print(server.port)
+
+    Entering listens; leaving stops listening, closes the connections and waits for all that still runs.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        processors: Mapping[int, Processor],
+        *,
+        default: Processor | None = None,
+        listener: ConnectionListener | None = None,
+        hooks: Sequence[Hook] = (),
+        tls: TlsConfig | None = None,
+    ) -> None:
+        self._config = config
+        self._tls = tls or TlsConfig()
+        self._context: ssl.SSLContext | None = None
+        self._making_context: asyncio.Task[ssl.SSLContext | None] | None = None
+        self._listening: ListeningSocket | None = None
+        self._full = False
+        self._admissions: set[asyncio.Task[None]] = set()
+        self._idle: asyncio.Task[None] | None = None
+        high = config.high_water or 1 << 20
+        self.endpoint = Endpoint(
+            processors=processors,
+            default=default,
+            hooks=hooks,
+            listener=listener,
+            async_permits=config.async_permits,
+            oneway_permits=config.oneway_permits,
+            high_water=high,
+            low_water=min(config.low_water or high // 4, high),
+            max_unsent=config.max_unsent,
+            max_frame=config.max_frame,
+            max_running_requests=config.max_running_requests,
+            follow_peer=True,
+            holds_requests=True,
+        )
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, also when the system chose it."""
+        assert self._listening is not None, "the server does not run"
+        return self._listening.address[1]
+
+    @property
+    def address(self) -> str:
+        assert self._listening is not None, "the server does not run"
+        return format_address(self._listening.address)
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        return frozenset(self.endpoint.connections)
+
+    async def __aenter__(self) -> Self:
+        self._context = self._named_context()
+        self._listening = ListeningSocket(self._config, self._accepted)
+        self._idle = asyncio.create_task(self.endpoint.close_idle(self._config.max_idle_seconds), name="close idle")
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    def stop_listening(self) -> None:
+        """Take no new connections; those that are there go on."""
+        if self._listening is not None:
+            self._listening.close()
+
+    async def close(self) -> None:
+        """Stop listening, close the connections, wait for all that still runs."""
+        self.stop_listening()
+        tasks = [task for task in (self._idle, self._making_context, *self._admissions) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.endpoint.close()
+
+    def _named_context(self) -> ssl.SSLContext | None:
+        """The TLS context of the certificate in the settings, so that a wrong one stops the start."""
+        tls = self._tls
+        if tls.mode is TlsMode.ENFORCING and not tls.server_cert and not tls.test_mode:
+            raise ConfigError("tls.server.mode is enforcing, but tls.server.certPath names no certificate")
+        return server_context(tls) if tls.mode is not TlsMode.DISABLED and tls.server_cert else None
+
+    def _accepted(self, sock: socket.socket) -> None:
+        if len(self.endpoint.connections) + len(self._admissions) >= self._config.max_connections:
+            sock.close()
+            if not self._full:
+                logger.warning("%s connections are open; refusing more", self._config.max_connections)
+            self._full = True
+            return
+        self._full = False
+        task = asyncio.create_task(self._admit(sock), name="admit")
+        self._admissions.add(task)
+        task.add_done_callback(self._admissions.discard)
+
+    async def _admit(self, sock: socket.socket) -> None:
+        """Make a connection of `sock`, once its first byte has said what it speaks."""
+        peer = _peername(sock)
+        patience = self._config.max_idle_seconds
+        with contextlib.ExitStack() as unless_admitted:
+            unless_admitted.callback(sock.close)
+            try:
+                context = None
+                if self._tls.mode is not TlsMode.DISABLED:
+                    async with asyncio.timeout(patience):
+                        first = await _peek(sock)
+                    if first is None:
+                        return
+                    context = await self._server_context() if first == HANDSHAKE else None
+                    if context is None and (first == HANDSHAKE or self._tls.mode is TlsMode.ENFORCING):
+                        speaks = "TLS" if first == HANDSHAKE else "plain text"
+                        logger.warning("%s: speaks %s, which is refused here; closing", peer, speaks)
+                        return
+                # From here on the transport owns the socket, and closes it whatever happens.
+                unless_admitted.pop_all()
+                timeout = {} if context is None else {"ssl_handshake_timeout": min(_HANDSHAKE_TIMEOUT, patience)}
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: Connection(self.endpoint), sock, ssl=context, **timeout
+                )
+            except (OSError, TimeoutError, PyroMQError) as exc:
+                # A peer that left, sent nothing, or failed its handshake: an every-day event on a public port.
+                logger.info("%s: not admitted: %s", peer, str(exc) or type(exc).__name__)
+
+    async def _server_context(self) -> ssl.SSLContext | None:
+        if self._context is None:
+            # A self-signed certificate is made when the first client asks for it, and once; off the loop, since it
+            # takes a while.
+            if self._making_context is None:
+                making = asyncio.to_thread(server_context, self._tls)
+                self._making_context = asyncio.create_task(making, name="TLS context")
+            self._context = await asyncio.shield(self._making_context)
+        return self._context
+
+
+async def _peek(sock: socket.socket) -> int | None:
+    """The first byte that `sock` will read, left unread; None when the peer closed without sending any."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            data = sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            readable: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(sock, _wake, readable)
+            try:
+                await readable
+            finally:
+                loop.remove_reader(sock)
+            continue
+        return data[0] if data else None
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _peername(sock: socket.socket) -> str:
+    with contextlib.suppress(OSError):
+        return format_address(sock.getpeername())
+    return "?"

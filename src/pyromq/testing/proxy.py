@@ -1,0 +1,139 @@
+"""A line that tests can break: a proxy between two peers that cuts, pauses, delays, garbles and restores.
+
+    async with Proxy("127.0.0.1:10911") as proxy:
+        ...                 # let a client connect to proxy.address instead
+        proxy.pause()       # from now on nothing gets through, and nobody is told
+        proxy.resume()
+        proxy.cut()         # both ends see their connection reset; they may connect again
+
+It knows nothing of the protocol: bytes come in at one end and go out at the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from typing import TYPE_CHECKING, Self
+
+from pyromq.remoting import format_address, split_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_PIECE = 64 * 1024
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset instead of what is left
+
+
+class Proxy:
+    """Passes the bytes of any number of connections to `target` (`host:port`) and back.
+
+    Every switch acts on the connections that are there and on those to come. A switch is a plain call, not a
+    coroutine: it has worked when it returns.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = split_address(target)
+        self._server: asyncio.Server | None = None
+        self._lines: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._refusing = False
+        self._delay = 0.0
+        self._garble = 0
+
+    @property
+    def address(self) -> str:
+        """Where to connect instead of the target."""
+        assert self._server is not None, "the proxy does not run"
+        return format_address(self._server.sockets[0].getsockname())
+
+    @property
+    def connections(self) -> int:
+        """How many connections go through at the moment."""
+        return len(self._lines)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        lines = tuple(self._lines)
+        for line in lines:
+            line.cancel()
+        self.cut()
+        await asyncio.gather(*lines, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Reset every connection, on both ends, with whatever is under way."""
+        for line, writers in self._lines.items():
+            _reset(writers)
+            line.cancel()
+
+    def refuse(self) -> None:
+        """Close new connections at once, as if the target were starting or full."""
+        self._refusing = True
+
+    def restore(self) -> None:
+        """Undo every switch: accept, pass on, without delay, as it is."""
+        self._refusing = False
+        self._delay = 0.0
+        self._garble = 0
+        self.resume()
+
+    def pause(self) -> None:
+        """Pass nothing on, in both directions; what was sent meanwhile arrives after `resume`."""
+        self._flowing.clear()
+
+    def resume(self) -> None:
+        self._flowing.set()
+
+    def delay(self, seconds: float) -> None:
+        """Pass every piece on so much later; pieces of one direction follow each other, as on a slow line."""
+        self._delay = seconds
+
+    def garble(self, count: int = 1) -> None:
+        """Turn the first bytes of the next pieces, `count` of them in all, into others."""
+        self._garble = count
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = asyncio.current_task()
+        assert line is not None
+        self._lines[line] = writers = [writer]
+        try:
+            if self._refusing:
+                return
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+            writers.append(far_writer)
+            async with asyncio.TaskGroup() as pumps:
+                pumps.create_task(self._pump(reader, far_writer), name="proxy there")
+                pumps.create_task(self._pump(far_reader, writer), name="proxy back")
+        except* (OSError, asyncio.CancelledError):
+            _reset(writers)  # one end is gone, or the line was cut: so is the other
+        finally:
+            for each in writers:
+                each.close()
+            del self._lines[line]
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(_PIECE):
+            if self._delay:
+                await asyncio.sleep(self._delay)
+            await self._flowing.wait()
+            if self._garble:
+                self._garble -= 1
+                data = bytes([data[0] ^ 0xFF]) + data[1:]
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+
+def _reset(writers: Iterable[asyncio.StreamWriter]) -> None:
+    for writer in writers:
+        if not writer.transport.is_closing():
+            with contextlib.suppress(OSError):  # the peer was first
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        writer.transport.abort()
