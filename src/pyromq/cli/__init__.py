@@ -1,0 +1,1 @@
+"""The command `pyromq`: one file per command, each imported only when it is asked for."""

@@ -1,0 +1,12 @@
+"""The name server: which broker serves which topic, and who is alive. It knows nothing of messages.
+
+`routes` holds the tables and the rules that change them, `views` what is read from them, `processors` the request
+codes, `server` puts them on the network.
+"""
+
+from __future__ import annotations
+
+from .config import NamesrvConfig, load_settings
+from .server import NameServer, check_folders
+
+__all__ = ["NameServer", "NamesrvConfig", "check_folders", "load_settings"]

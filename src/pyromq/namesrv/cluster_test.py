@@ -1,0 +1,108 @@
+"""Cluster-test mode: a name server of a test environment that borrows the routes it lacks from production.
+
+Only GET_ROUTEINFO_BY_TOPIC differs: what the own tables do not know is asked of the production name servers, whose
+addresses stand in `productNamesrvAddr` or are looked up over HTTP, as RocketMQ's clients do (docs/spec/namesrv.md 6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ConnectFailed, PyroMQError, TopicNotFound, broker_error
+from pyromq.protocol.bodies import TopicRouteData
+from pyromq.protocol.codes import RequestCode, ResponseCode
+from pyromq.protocol.command import Command
+from pyromq.protocol.headers import GetRouteInfo
+from pyromq.remoting import NameServers, split_addresses
+
+from .route_answers import not_found
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pyromq.remoting import Connection, RemotingClient
+
+    from .config import NamesrvConfig
+    from .live_settings import LiveSettings
+    from .route_answers import RouteAnswers
+
+logger = logging.getLogger(__name__)
+
+_HTTP_TIMEOUT = 3
+_ASK_TIMEOUT = 3.0
+_REFRESH_MS = 120_000
+_RETRY_MS = 10_000  # after a lookup that failed
+_LONGEST_LIST = 64 * 1024
+
+
+class BorrowedRoutes:
+    """Answers 105 from the own tables first, then from production."""
+
+    def __init__(
+        self, answers: RouteAnswers, settings: LiveSettings, client: RemotingClient, clock: Callable[[], int]
+    ) -> None:
+        self._answers = answers
+        self._settings = settings
+        self._clock = clock
+        self._upstream = NameServers(client, [])
+        self._next_lookup = 0
+        self._looking_up = asyncio.Lock()
+
+    def answer(self, connection: Connection, request: Command) -> Command | Awaitable[Command]:
+        """The processor of 105."""
+        try:
+            return self._answers.answer(connection, request)
+        except TopicNotFound:
+            return self._borrow(request)
+
+    async def _borrow(self, request: Command) -> Command:
+        topic = request.header(GetRouteInfo).topic
+        try:
+            self._upstream.update(await self._addresses())
+            question = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic))
+            reply = await self._upstream.invoke(question, _ASK_TIMEOUT)
+            if reply.code != ResponseCode.SUCCESS:
+                raise broker_error(reply.code, reply.remark)
+            # Read and written anew, so that what an old server writes in its own dialect reaches clients in ours.
+            return request.reply(body=TopicRouteData.decode(reply.body_bytes).encode())
+        except (PyroMQError, ValueError) as exc:  # ValueError: a list of addresses that is none
+            if not isinstance(exc, TopicNotFound):
+                logger.warning("route of %s not borrowed from production: %s", topic, exc)
+            raise not_found(topic) from exc
+
+    async def _addresses(self) -> list[str]:
+        config = self._settings.config
+        if config.product_namesrv_addr:
+            return split_addresses(config.product_namesrv_addr)
+        async with self._looking_up:
+            now = self._clock()
+            if now < self._next_lookup:
+                return list(self._upstream.addresses)
+            self._next_lookup = now + _RETRY_MS
+            found = split_addresses(await asyncio.to_thread(_first_line, lookup_url(config)))
+            self._next_lookup = now + _REFRESH_MS
+            return found
+
+
+def lookup_url(config: NamesrvConfig) -> str:
+    """Where the name servers of the production environment are listed."""
+    host = config.namesrv_domain if ":" in config.namesrv_domain else f"{config.namesrv_domain}:8080"
+    unit = f"-{config.product_env_name}?nofix=1" if config.product_env_name else ""
+    return f"http://{host}/rocketmq/{config.namesrv_subgroup}{unit}"
+
+
+def _first_line(url: str) -> str:
+    # Imported here, since it takes as long as all the rest of a name server and hardly anybody comes here.
+    import http.client
+    import urllib.request
+
+    # RocketMQ asks directly, whatever proxy the environment names.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=_HTTP_TIMEOUT) as response:
+            text: str = response.read(_LONGEST_LIST).decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as exc:
+        raise ConnectFailed(url, str(exc) or type(exc).__name__) from exc
+    return text.strip().partition("\n")[0].strip()

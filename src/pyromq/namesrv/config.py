@@ -1,0 +1,164 @@
+"""Settings of the name server, under RocketMQ's own keys (docs/spec/namesrv.md 1.4).
+
+Every key of RocketMQ's name server is accepted, so that a `namesrv.properties` of 4.9 or 5.x can be taken over as it
+is. Thread pools and Netty's inner life have no counterpart here: their keys are in `JavaConfig` and change nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyromq.remoting import ServerConfig, TlsConfig
+from pyromq.remoting.tls import with_tls_file
+from pyromq.settings import Assignment, Settings, computed, option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def _home_file(name: str) -> str:
+    # Not Path.home(): that fails for a user without a home, who may still never need this file.
+    return str(Path(os.path.expanduser("~"), "namesrv", name))  # noqa: PTH111
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesrvConfig:
+    """What the name server looks at."""
+
+    rocketmq_home: str = option(
+        "rocketmqHome",
+        computed(str, lambda: os.environ.get("ROCKETMQ_HOME", "")),
+        "Installation folder of RocketMQ. Nothing here needs it; it is kept for tools that ask.",
+    )
+    kv_config_path: str = option(
+        "kvConfigPath",
+        computed(str, lambda: _home_file("kvConfig.json")),
+        "File of the KV config (order topics and what admins store). Put it on a disk that survives the machine.",
+    )
+    config_store_path: str = option(
+        "configStorePath",
+        computed(str, lambda: _home_file("namesrv.properties")),
+        "File that a change of settings at run time is written to; the file given with -c, if there is one.",
+    )
+    product_env_name: str = option(
+        "productEnvName", "center", "Cluster-test mode: name of the production environment to ask for."
+    )
+    product_namesrv_addr: str = option(
+        "productNamesrvAddr",
+        "",
+        "Cluster-test mode: production name servers as host:port;host:port. Without it they are looked up over HTTP.",
+        hot=True,
+    )
+    namesrv_domain: str = option(
+        "rocketmq.namesrv.domain", "jmenv.tbsite.net", "Cluster-test mode: host (and port, if not 8080) of that lookup."
+    )
+    namesrv_subgroup: str = option(
+        "rocketmq.namesrv.domain.subgroup", "nsaddr", "Cluster-test mode: last part of the path of that lookup."
+    )
+    cluster_test: bool = option(
+        "clusterTest", False, "Set it on the name server of a test environment that borrows routes from production."
+    )
+    order_message_enable: bool = option(
+        "orderMessageEnable",
+        False,
+        "Set it when clients order messages over several brokers by orderTopicConf.",
+        hot=True,
+    )
+    config_black_list: str = option(
+        "configBlackList",
+        "configBlackList;configStorePath;kvConfigPath",
+        "Keys, apart by semicolons, that nobody may change at run time.",
+    )
+    return_order_topic_config_to_broker: bool = option(
+        "returnOrderTopicConfigToBroker",
+        True,
+        "Clear it to keep order topics from brokers that register.",
+        hot=True,
+    )
+    scan_not_active_broker_interval: int = option(
+        "scanNotActiveBrokerInterval",
+        5000,
+        "Milliseconds between two looks for brokers that fell silent. Lower it with short heartbeat timeouts.",
+        min=10,
+        hot=True,
+    )
+    support_acting_master: bool = option(
+        "supportActingMaster",
+        False,
+        "Set it when slaves act for a missing master: routes then show the smallest id as the master.",
+        hot=True,
+    )
+    enable_all_topic_list: bool = option(
+        "enableAllTopicList", True, "Clear it to refuse the list of all topics.", hot=True
+    )
+    enable_topic_list: bool = option(
+        "enableTopicList", True, "Clear it to refuse the lists of a cluster's topics and of unit topics.", hot=True
+    )
+    notify_min_broker_id_changed: bool = option(
+        "notifyMinBrokerIdChanged",
+        False,
+        "Set it when slaves act for a missing master and should hear at once that one left or came back.",
+        hot=True,
+    )
+    need_wait_for_service: bool = option(
+        "needWaitForService",
+        False,
+        "Set it to give brokers time to register before the first route is answered after a start.",
+        hot=True,
+    )
+    wait_seconds_for_service: int = option(
+        "waitSecondsForService", 45, "How long needWaitForService waits.", min=0, hot=True
+    )
+    delete_topic_with_broker_registration: bool = option(
+        "deleteTopicWithBrokerRegistration",
+        False,
+        "Set it when brokers always register all of their topics: those they leave out are forgotten.",
+        hot=True,
+    )
+
+    @property
+    def black_list(self) -> frozenset[str]:
+        """Keys that UPDATE_NAMESRV_CONFIG may not touch; four of them always."""
+        listed = {key.strip() for key in self.config_black_list.split(";")} - {""}
+        return frozenset(listed | {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaConfig:
+    """Keys that mean something to RocketMQ's threads and buffers and nothing here; listed with their defaults."""
+
+    client_request_threads: int = option("clientRequestThreadPoolNums", 8, "No effect: there are no thread pools.")
+    client_request_queue: int = option("clientRequestThreadPoolQueueCapacity", 50000, "No effect.")
+    default_threads: int = option("defaultThreadPoolNums", 16, "No effect.")
+    default_queue: int = option("defaultThreadPoolQueueCapacity", 10000, "No effect.")
+    unregister_queue: int = option("unRegisterBrokerQueueCapacity", 3000, "No effect: brokers leave at once.")
+    controller: bool = option("enableControllerInNamesrv", False, "No effect: there is no controller.")
+    worker_threads: int = option("serverWorkerThreads", 8, "No effect.")
+    callback_threads: int = option("serverCallbackExecutorThreads", 0, "No effect.")
+    selector_threads: int = option("serverSelectorThreads", 3, "No effect.")
+    pooled_buffers: bool = option("serverPooledByteBufAllocatorEnable", True, "No effect.")
+    epoll: bool = option("useEpollNativeSelector", False, "No effect.")
+    worker_group: bool = option("serverNettyWorkerGroupEnable", True, "No effect.")
+    shutdown_gracefully: bool = option("enableShutdownGracefully", False, "No effect: a name server stops at once.")
+    shutdown_wait: int = option("shutdownWaitTimeSeconds", 30, "No effect.")
+
+
+CONFIGS = (NamesrvConfig, ServerConfig, TlsConfig, JavaConfig)
+
+
+def load_settings(
+    file: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    sets: Iterable[str] = (),
+    arguments: Iterable[str] = (),
+) -> Settings:
+    """The settings of a name server. With a file, that file also receives the changes made at run time."""
+    settings = Settings.load(*CONFIGS, file=file, environ=environ, sets=sets, arguments=arguments)
+    chosen = settings.origin("configStorePath")
+    if file is not None and (chosen == "default" or chosen.startswith(f"{file}:")):
+        settings = settings.updated([Assignment("configStorePath", str(file), "-c")]).settings
+    return with_tls_file(settings)

@@ -1,0 +1,44 @@
+"""A small file that follows a value in memory: KV config and settings changed at run time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from pyromq.settings import replace_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+
+class SavedFile:
+    """Replaces the file with each content it is given, in a thread. The newest content wins, whoever is cancelled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._given = 0
+        self._written = 0
+        self._writing = threading.Lock()
+
+    async def save(self, content: bytes) -> None:
+        """Returns once the content survives a power failure.
+
+        A write that fails is logged and not raised: what an admin asked for is in effect, and a full disk must
+        not make the answer say otherwise.
+        """
+        self._given += 1
+        await asyncio.to_thread(self._write, self._given, content)
+
+    def _write(self, number: int, content: bytes) -> None:
+        with self._writing:
+            if number < self._written:
+                return
+            self._written = number
+            try:
+                replace_file(self.path, content)
+            except OSError as exc:
+                logger.error("%s not written: %s; the change is kept in memory only", self.path, exc.strerror)

@@ -1,0 +1,188 @@
+"""The name server: puts tables, processors, timers and the network together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from pyromq.errors import ConfigError
+from pyromq.protocol.codes import RequestCode
+from pyromq.remoting import CloseReason, Connection, RemotingClient, RemotingServer, ServerConfig, TlsConfig
+
+from .config import NamesrvConfig
+from .kv_config import load_kv_config
+from .live_settings import LiveSettings
+from .notices import BrokerNotices
+from .processors import BrokerProcessors, KVConfigProcessors, SettingsProcessors, TopicProcessors
+from .route_answers import RouteAnswers
+from .routes import RouteTables
+from .saved_file import SavedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyromq.remoting import Processor
+    from pyromq.settings import Settings
+
+    from .routes import Departed
+
+logger = logging.getLogger(__name__)
+
+
+class NameServer:
+    """A name server, to be run or to be embedded.
+
+        async with NameServer(load_settings(sets=["listenPort=0"])) as name_server:
+            print(name_server.port)
+
+    All state but the KV config lives in memory: after a restart the brokers fill the tables again by themselves.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = LiveSettings(settings)
+        self._tables = RouteTables()
+        self._kv_config = load_kv_config(Path(self._settings.config.kv_config_path))
+        self._answers = RouteAnswers(self._tables, self._kv_config, self._settings, _now)
+        self._server: RemotingServer | None = None
+        self._notices: BrokerNotices | None = None
+        self._look_again = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, also when the system chose it."""
+        assert self._server is not None, "the name server does not run"
+        return self._server.port
+
+    @property
+    def address(self) -> str:
+        assert self._server is not None, "the name server does not run"
+        return self._server.address
+
+    async def __aenter__(self) -> Self:
+        listening = asyncio.get_running_loop().create_future()
+        self._running = asyncio.create_task(self.run(lambda: listening.set_result(None)), name="name server")
+        try:
+            await asyncio.wait((self._running, listening), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.__aexit__()
+            raise
+        if not listening.done():
+            await self._running
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        assert self._running is not None
+        self._running.cancel()
+        await asyncio.wait((self._running,))
+        if not self._running.cancelled():
+            self._running.result()
+
+    async def run(self, listening: Callable[[], None] | None = None) -> None:
+        """Serve until cancelled; every task starts and ends in here. Calls `listening` once clients can connect.
+
+        ConfigError when the port is taken or a certificate cannot be used.
+        """
+        settings = self._settings.settings
+        tls = settings[TlsConfig]
+        async with RemotingClient(tls=tls) as client:
+            self._notices = BrokerNotices(client, self._settings)
+            server = RemotingServer(settings[ServerConfig], self._processors(client), listener=self, tls=tls)
+            async with server, asyncio.TaskGroup() as tasks:
+                self._server = server
+                tasks.create_task(self._drop_silent_brokers(), name="drop silent brokers")
+                tasks.create_task(self._notices.run(), name="tell brokers")
+                if listening is not None:
+                    listening()
+
+    def _processors(self, client: RemotingClient) -> dict[int, Processor]:
+        config = self._settings.config
+        assert self._notices is not None
+        brokers = BrokerProcessors(self._tables, self._kv_config, self._settings, _now, self._notices.post)
+        topics = TopicProcessors(self._tables, self._settings)
+        kv_file = SavedFile(Path(config.kv_config_path))
+        settings_file = SavedFile(Path(config.config_store_path))
+        route: Processor = self._answers.answer
+        if config.cluster_test:
+            from .cluster_test import BorrowedRoutes
+
+            route = BorrowedRoutes(self._answers, self._settings, client, _now).answer
+        return {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: route,
+            **brokers.table(),
+            **topics.table(),
+            **KVConfigProcessors(self._kv_config, kv_file, self._answers.forget).table(),
+            **SettingsProcessors(self._settings, settings_file, self._settings_changed).table(),
+        }
+
+    # What connections tell (docs/spec/namesrv.md 4.5)
+
+    def connected(self, connection: Connection) -> None:
+        """A connection means nothing until a broker registers over it."""
+
+    def closed(self, connection: Connection, reason: CloseReason) -> None:
+        self._departed(self._tables.connection_closed(connection), reason.value)
+
+    # Timers
+
+    async def _drop_silent_brokers(self) -> None:
+        while True:
+            departed = self._tables.expire(_now())
+            for connection in departed.connections:
+                assert isinstance(connection, Connection)
+                connection.close()
+            self._departed(departed, "silent for too long")
+            self._look_again.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.config.scan_not_active_broker_interval / 1000):
+                    await self._look_again.wait()
+
+    def _departed(self, departed: Departed, why: str) -> None:
+        for address in departed.addresses:
+            logger.info("broker gone addr=%s: connection %s", address, why)
+        assert self._notices is not None
+        self._notices.post(departed.news)
+
+    def _settings_changed(self) -> None:
+        self._answers.forget()
+        # The interval of the scan may be among them.
+        self._look_again.set()
+
+
+def check_folders(settings: Settings) -> list[str]:
+    """Whether the KV config could be written: ConfigError when somebody chose its place, else a list of warnings.
+
+    With the default place the server starts all the same, since most never store any KV config.
+    """
+    path = Path(settings[NamesrvConfig].kv_config_path)
+    problem = _not_writable(path.parent)
+    if problem is None:
+        return []
+    if settings.origin("kvConfigPath") != "default":
+        raise ConfigError(f"kvConfigPath {path} cannot be written: {problem}", settings.origin("kvConfigPath"))
+    return [f"KV config will not survive a restart: {path} cannot be written: {problem}"]
+
+
+def _not_writable(folder: Path) -> str | None:
+    """Why a file cannot be put into `folder`, which need not exist yet; None when it can."""
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        return f"{there} is not a directory"
+    if not os.access(there, os.W_OK | os.X_OK):
+        owner = there.stat()
+        return (
+            f"directory {there} belongs to uid {owner.st_uid}, this process runs as uid {os.geteuid()}; "
+            f"chown {os.geteuid()}:{os.getegid()} {there} lets it write"
+        )
+    return None
+
+
+def _now() -> int:
+    return time.monotonic_ns() // 1_000_000

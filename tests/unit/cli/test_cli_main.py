@@ -1,0 +1,44 @@
+"""`pyromq` itself: finds commands, says what there is, imports only what it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pyromq import __version__
+from pyromq.cli.main import NOUNS, main
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as done:
+        main(list(arguments))
+    captured = capsys.readouterr()
+    return done.value.code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("arguments", [(), ("-h",), ("--help",), ("help",)])
+def test_help_lists_every_command_with_a_sentence(capsys, arguments):
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    for name, noun in NOUNS.items():
+        assert f"  {name}  {noun.help}" in out
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert run(capsys, "--version") == (0, f"pyromq {__version__}\n", "")
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(capsys):
+    assert run(capsys, "namserv") == (1, "", "pyromq: no command 'namserv'; did you mean namesrv?\n")
+    assert run(capsys, "zzz") == (1, "", "pyromq: no command 'zzz'; pyromq --help lists what there is\n")
+
+
+def test_help_imports_no_command_and_no_framework():
+    program = (
+        "import sys\nfrom pyromq.cli.main import _run\n_run(['--help'])\n"
+        "print(sorted({'typer', 'rich', 'asyncio', 'msgspec', 'pyromq.namesrv'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert out.endswith("[]\n")
