@@ -1,0 +1,314 @@
+"""What is fuzzed, and what must hold. Each target states its invariants in its docstring.
+
+A target takes any bytes. It returns a number that tells shapes of accepted values apart, so that inputs of a new shape
+are kept and mutated further, or it raises one of the two errors that bad bytes may end in. Anything else is a finding.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
+
+from pyromq.errors import CorruptRecord, MissingField, RemoteProtocolError
+from pyromq.protocol import batch, bodies, fastjson, headers, ids, json_header, properties, record_crc
+from pyromq.protocol.binary_header import decode as decode_binary
+from pyromq.protocol.binary_header import encode as encode_binary
+from pyromq.protocol.command import Command, SerializeType
+from pyromq.protocol.frame import FrameDecoder, encode
+from pyromq.protocol.message import MessageExt
+from pyromq.protocol.record import (
+    MessageRecord,
+    body_crc,
+    decode_record,
+    decode_records,
+    encode_record,
+    read_head,
+)
+
+from . import tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyromq.protocol.header import Header
+
+REFUSALS = (RemoteProtocolError, CorruptRecord)
+
+_FEW = 50  # of what is looked up one by one, lest the check itself takes quadratic time
+
+_HEADERS: list[type[Header]] = [getattr(headers, name) for name in headers.__all__]
+_BODIES: dict[str, type[bodies.Body]] = {
+    name: kind
+    for name in bodies.__all__
+    if isinstance(kind := getattr(bodies, name), type) and issubclass(kind, bodies.Body)
+}
+
+
+class Target(NamedTuple):
+    """`tokens` are words of the target's language; `repair` makes lengths true again, so that damage gets deeper."""
+
+    check: Callable[[str, bytes], int]
+    tokens: Sequence[bytes]
+    repair: Callable[[bytes], bytes] | None = None
+
+
+# Frames
+
+
+def frames(_label: str, data: bytes) -> int:
+    """Any stream gives commands or RemoteProtocolError, the same ones in whatever pieces it arrives.
+    What is accepted is encoded and decoded to the same command; what is not there is never reserved.
+    """
+    whole, refusal = _decode_stream(data, len(data) or 1)
+    step = len(data) % 13 + 1
+    pieces, refused_in_pieces = _decode_stream(data, step)
+    assert pieces == whole, f"{len(whole)} commands at once, {len(pieces)} in pieces of {step} bytes"
+    assert (refusal is None) == (refused_in_pieces is None), (
+        f"refused at once: {refusal}; in pieces: {refused_in_pieces}"
+    )
+    for command in whole:
+        again, error = _decode_stream(encode(command), 1 << 20)
+        assert error is None
+        assert again == [command]
+    if refusal is not None:
+        raise refusal
+    return hash((len(whole), *(command.serialize for command in whole), *(command.body is None for command in whole)))
+
+
+def _decode_stream(data: bytes, step: int) -> tuple[list[Command], RemoteProtocolError | None]:
+    decoder = FrameDecoder()
+    commands = []
+    try:
+        for start in range(0, len(data), step):
+            decoder.feed(data[start : start + step])
+            while (command := decoder.next()) is not None:
+                commands.append(command)
+    except RemoteProtocolError as exc:
+        return commands, exc
+    assert decoder.pending <= len(data)
+    return commands, None
+
+
+def _repair_frame(data: bytes) -> bytes:
+    """One frame around all of `data`, its header as long as it says, within limits."""
+    kind = data[4] & 1 if len(data) > 4 else 0
+    content = data[8:]
+    header_size = min(int.from_bytes(data[5:8], "big"), len(content))
+    return struct.pack(">iI", 4 + len(content), kind << 24 | header_size) + content
+
+
+# Headers
+
+
+def headers_(label: str, data: bytes) -> int:
+    """Header bytes give a command or RemoteProtocolError; strict and tolerant JSON agree where strict succeeds.
+    A command is encoded and decoded to itself; each field of each custom header has a value or raises MissingField.
+    """
+    if label == "json":
+        command = json_header.decode(data)
+        _json_decoders_agree(data, command)
+        assert json_header.decode(json_header.encode(command)) == command
+    else:
+        command = decode_binary(data)
+        assert decode_binary(encode_binary(command)) == command
+        # Whatever a binary header can say, a JSON header can say too.
+        as_json = json_header.decode(json_header.encode(command))
+        as_json.serialize = SerializeType.ROCKETMQ
+        assert as_json == command
+    header_type = _HEADERS[len(data) % len(_HEADERS)]
+    header = command.header(header_type)
+    missing = 0
+    for name in header_type.__struct_fields__:
+        try:
+            getattr(header, name)
+        except MissingField:
+            missing += 1
+    if not missing:
+        assert header_type.from_ext(header.to_ext()) == header
+    return hash((command.language, command.remark is None, len(command.ext or ()), missing))
+
+
+def _json_decoders_agree(data: bytes, command: Command) -> None:
+    try:
+        strict = json_header._decode_strict(data)
+    except (ValueError, RecursionError):
+        return
+    strict.body, strict.serialize = None, SerializeType.JSON
+    assert strict == command
+    assert json_header.decode_tolerant(data) == command
+
+
+# Records
+
+
+def records(_label: str, data: bytes) -> int:
+    """Bytes give records or CorruptRecord; a record with a true CRC is encoded to the very bytes it came from.
+    Every property of a message can be asked for: it has a value, or its body does not decompress.
+    """
+    with suppress(CorruptRecord):
+        read_head(data)
+    found = decode_records(data, check_crc=False)
+    pos = 0
+    shape = []
+    for record in found:
+        raw = data[pos : pos + int.from_bytes(data[pos : pos + 4], "big")]
+        _check_record(record, raw)
+        record_crc.verify(raw)
+        shape.append((record.magic, record.sys_flag & 0x7F1))
+        pos += len(raw)
+    assert pos == len(data)
+    assert decode_records(memoryview(data), check_crc=False) == found
+    return hash(tuple(shape))
+
+
+def _check_record(record: MessageRecord, raw: bytes) -> None:
+    crc_is_true = record.body_crc == body_crc(record.body)
+    try:
+        assert decode_record(raw) == record
+        assert crc_is_true
+    except CorruptRecord:
+        assert not crc_is_true
+    assert record.store_size >= len(raw) or "\ufffd" in record.topic
+    if "\ufffd" not in record.topic:  # else the topic was no UTF-8 and may not fit any more
+        written = encode_record(record)
+        assert (written == raw) is crc_is_true
+        assert decode_record(written) == structs.replace(record, body_crc=body_crc(record.body))
+    message = MessageExt(record, "broker-a")
+    _ = message.tags, message.keys, message.msg_id, message.transaction_id, message.real_topic, message.queue
+    _ = record.born_address, record.store_address, repr(message)
+    assert ids.decode_offset_message_id(record.offset_msg_id) if record.physical_offset >= 0 else True
+    for name in islice(message.properties, _FEW):
+        if "\ufffd" not in name:
+            assert record.find_property(name) == message.properties[name]
+    try:
+        _ = message.body
+        inner = batch.unwrap(record)
+    except CorruptRecord:
+        return
+    assert inner == [record] or all(part.topic == record.topic for part in inner)
+
+
+def _repair_record(data: bytes) -> bytes:
+    """TOTALSIZE as many bytes as there are: then it is the inner lengths that are wrong."""
+    return len(data).to_bytes(4, "big") + data[4:]
+
+
+# Batches
+
+
+def batches(_label: str, data: bytes) -> int:
+    """The body of a batch gives at least one item or CorruptRecord; the items are encoded and decoded to themselves.
+    Expanding keeps their number, bodies and flags, and adds the properties of the batch to each.
+    """
+    items = batch.decode_batch(data)
+    assert items
+    assert sum(item.size for item in items) == len(data)
+    written = batch.encode_batch(items)
+    assert batch.decode_batch(written) == items
+    assert batch.decode_batch(memoryview(data)) == items
+    shared = b"CLUSTER\x01c1"
+    expanded = batch.expand(MessageRecord("orders", data, shared))
+    assert [(record.body, record.flag) for record in expanded] == [(item.body, item.flag) for item in items]
+    for record in expanded:
+        assert record.find_property("CLUSTER") == "c1"
+    return hash((len(items), *(bool(item.properties) for item in items)))
+
+
+# Properties and ids
+
+
+def properties_(_label: str, data: bytes) -> int:
+    """Any bytes have properties; what is rendered from them reads the same, and finding one agrees with parsing all.
+    Any text is a message id or RemoteProtocolError.
+    """
+    text = properties.decode(data)
+    parsed = properties.parse(text)
+    rendered = properties.render(parsed)
+    assert properties.parse(rendered) == parsed
+    assert properties.parse(properties.decode(properties.encode(rendered))) == parsed
+    for name, value in islice(parsed.items(), _FEW):
+        if "\ufffd" not in name:
+            raw = properties.find(data, name.encode())
+            assert raw is not None
+            assert properties.decode(raw) == value
+    absent = text[:5]
+    if "\ufffd" not in absent and absent not in parsed and "\x01" not in absent and "\x02" not in absent:
+        assert properties.find(data, absent.encode()) is None
+    if not parsed:
+        _message_ids(text)
+    return hash((len(parsed), data[-1:] == b"\x02"))
+
+
+def _message_ids(text: str) -> None:
+    """Raises RemoteProtocolError unless the text is an id; both kinds may have the same length."""
+    key = ids.decode_uniq_key(text)
+    assert len(key.ip) in (4, 16)
+    try:
+        host, offset = ids.decode_offset_message_id(text)
+    except RemoteProtocolError:
+        return
+    assert ids.encode_offset_message_id(host, offset) == text.upper()
+    ids.decode_host(host)
+
+
+# Bodies
+
+
+def bodies_(label: str, data: bytes) -> int:
+    """Any text is a body or RemoteProtocolError, read the same by the typed pass and by the tolerant reader.
+    A body is encoded and decoded to itself; so is any value of FastJSON's dialect, without its nulls.
+    """
+    kind = _BODIES.get(label)
+    if kind is None:
+        return _json(data)
+    if kind is bodies.RegisterBrokerBody:
+        return _registration(data)
+    body = kind.decode(data)
+    _body_comes_back(kind, body)
+    try:
+        tolerant = kind.decode_tolerant(data)
+    except RemoteProtocolError:
+        tolerant = body
+    assert tolerant == body, f"typed {body}; tolerant {tolerant}"
+    if isinstance(body, bodies.ResetOffsetBody):
+        assert bodies.ResetOffsetBody.decode(body.encode_for_cpp()) == body
+    return hash((label, len(body.encode()).bit_length()))
+
+
+def _body_comes_back(kind: type[bodies.Body], body: bodies.Body) -> None:
+    again = kind.decode(body.encode())
+    assert again == body, f"sent {body}; read {again}"
+
+
+def _json(data: bytes) -> int:
+    value = fastjson.loads(data)
+    written = fastjson.dumps(value)
+    assert fastjson.dumps(fastjson.loads(written)) == written
+    assert fastjson.dumps(fastjson.loads_tolerant(data)) == written
+    return hash((type(value), len(written).bit_length()))
+
+
+def _registration(data: bytes) -> int:
+    bodies.body_crc32(data)
+    shape = 0
+    for version in (36, 409, 413):
+        body = bodies.RegisterBrokerBody.decode(data, version)
+        _body_comes_back(bodies.RegisterBrokerBody, body)
+        shape = hash(
+            (shape, len(body.topic_config_serialize_wrapper.topic_config_table), body.filter_server_list is None)
+        )
+    return shape
+
+
+TARGETS = {
+    "frames": Target(frames, tokens.JSON + tokens.HEADER, _repair_frame),
+    "headers": Target(headers_, tokens.JSON + tokens.HEADER),
+    "records": Target(records, tokens.RECORD + tokens.PROPERTY, _repair_record),
+    "bodies": Target(bodies_, tokens.JSON + tokens.BODY),
+    "batch": Target(batches, tokens.PROPERTY),
+    "properties": Target(properties_, tokens.PROPERTY),
+}

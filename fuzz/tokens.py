@@ -1,0 +1,32 @@
+"""Words of each target's language, which mutation by bytes alone would hardly ever spell."""
+
+from __future__ import annotations
+
+JSON = [
+    b"{", b"}", b"[", b"]", b":", b",", b'"', b"'", b"\\", b"\\u0000", b"\\ud83d", b"\\ude00", b"\\u0001", b"\\/",
+    b"null", b"true", b"false", b"{}", b"[]", b'""', b"0", b"-1", b"1.5", b"1e9", b"NaN", b"{0:", b"{{", b"}:", b"/*",
+    b"*/", b"//", b"\n", b"\x00", b"\xef\xbb\xbf", b"\xff", b"\xc3\xa4", b"\xed\xa0\x80", b"[[[[[[[[", b'{"a":' * 8,
+    b'{"$ref":"$"}', b'{"$ref":"$.a"}', b'{"$ref":".."}', b'{"$ref":"@"}', b'{"$ref":"$.offsetTable[0]"}',
+]  # fmt: skip
+HEADER = [
+    b'"code":', b'"language":', b'"version":', b'"opaque":', b'"flag":', b'"remark":', b'"extFields":', b'"(body)":1,',
+    b'"(serialize)":1,', b'"serializeTypeCurrentRPC":"JSON"', b'"JAVA"', b'"GO"', b'"queueId"', b'"topic":"T",',
+    b"\x00\x05topic\x00\x00\x00\x01T", b"\x00\x00", b"\x00\x00\x00\x00", b"\xff\xff\xff\xff",
+    b"\x00\x01a\x00\x00\x00\x01b",
+]  # fmt: skip
+BODY = [
+    b'"offsetTable":', b'"brokerName":"b"', b'"queueId":0', b'"topic":"t"',
+    b'{"brokerName":"b","queueId":0,"topic":"t"}:',
+    b'{"brokerName":"b","queueId":0,"topic":"t"}', b'"dataVersion":{"counter":1},', b'"table":{', b'"codeSet":["65"]',
+    b'"CLUSTERING"', b"78da",
+]  # fmt: skip
+RECORD = [
+    b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94", b"\x00\x00\x00\x30", b"\x00\x00\x00\x01",
+    b"\x00\x00\x03\x01", b"\x00\x00\x02\x01", b"\x00\x00\x01\x01", b"\x00\x00\x00\xc0", b"__CRC32#\x01", b"\x78\x9c",
+    b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd",
+]  # fmt: skip
+PROPERTY = [
+    b"\x01", b"\x02", b"\x01\x02", b"\x02\x01", b"\x01\x01", b"\x02\x02", b"KEYS\x01", b"TAGS\x01", b"UNIQ_KEY\x01",
+    b"WAIT\x01true\x02", b"DELAY\x013", b"\xff", b"\xc3", b"\xc3\xa4", b" ", b"__CRC32#\x010123456789\x02",
+    b"0A00000100002A9F", b"C0A8010A04D218B4AAC247B760000001",
+]  # fmt: skip
