@@ -1,0 +1,93 @@
+"""One name server with an Apache broker of each line under it, shared by the whole run: a JVM costs seconds.
+
+`INTEROP_NAMESRV=apache-5.5.0` puts Apache's own name server in the place of ours, as a control: what fails there too
+is not ours to repair. `INTEROP_NAMESRV=ours,apache-5.5.0` runs both.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from scripts.setup import SetupError
+from tests.interop import jars, wire
+from tests.interop.apache import Admin, Broker, Client
+from tests.interop.peers import OURS, NameServer
+from tests.interop.process import stop_all, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NAME_SERVERS = os.environ.get("INTEROP_NAMESRV", OURS).split(",")
+BROKERS = ("5.5.0", "4.9.7")
+# A 5.5.0 broker looks in the background which name servers it can reach. If that has not ended when it boots, it says
+# `boot success` without having registered and tries again 10 s later; two starts in five did, under Apache's own too.
+REGISTERED_WITHIN = 20.0
+
+
+@dataclass
+class Cluster:
+    """A name server and the brokers that registered with it, and the tools to look at them."""
+
+    namesrv: NameServer
+    brokers: list[Broker]
+    home: Path
+    _clients: dict[str, Client] = field(default_factory=dict)
+    _admins: dict[str, Admin] = field(default_factory=dict)
+
+    def client(self, version: str) -> Client:
+        if version not in self._clients:
+            self._clients[version] = Client(version, self.home / f"client-{version}", self.namesrv.address)
+        return self._clients[version]
+
+    def admin(self, version: str) -> Admin:
+        if version not in self._admins:
+            self._admins[version] = Admin(version, self.home / f"admin-{version}", self.namesrv.address)
+        return self._admins[version]
+
+    @property
+    def addresses(self) -> dict[str, dict[str, str]]:
+        """What a name server must say about the brokers."""
+        return {broker.name: {"0": broker.address} for broker in self.brokers}
+
+    def wait_until_registered(self, seconds: float) -> float:
+        """Wait until the name server knows all brokers and where new topics may go; the seconds it took."""
+        address = self.namesrv.address
+
+        def known() -> bool:
+            return (
+                wire.brokers(address) == self.addresses
+                and wire.route(address, "TBW102").keys() == self.addresses.keys()
+            )
+
+        return wait_until(known, seconds, f"{self.namesrv.make} knows {', '.join(self.addresses)}")
+
+
+@pytest.fixture(scope="session")
+def java_packages() -> None:
+    """Fetch and compile first, so that no test's timeout runs while Maven works."""
+    try:
+        for name in jars.SETS:
+            jars.class_path(name)
+    except SetupError as exc:
+        pytest.exit(str(exc), returncode=1)
+
+
+@pytest.fixture(scope="session", params=NAME_SERVERS)
+def cluster(
+    request: pytest.FixtureRequest, java_packages: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    home = tmp_path_factory.mktemp("cluster")
+    with NameServer(request.param, home / "namesrv") as namesrv:
+        brokers = [Broker(version, home / f"broker-{version}", namesrv.address) for version in BROKERS]
+        try:
+            for broker in brokers:
+                broker.wait_until_booted()
+            running = Cluster(namesrv, brokers, home)
+            running.wait_until_registered(REGISTERED_WITHIN)
+            yield running
+        finally:
+            stop_all(broker.process for broker in brokers)
