@@ -169,17 +169,10 @@ class RemotingClient:
             task.exception()  # whoever still waits raises it; if nobody does, it is of no interest
 
     async def _connect(self, address: str) -> Connection:
-        loop = asyncio.get_running_loop()
         host, port = _split(address)
         try:
             async with asyncio.timeout(self._config.connect_timeout):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(self.endpoint),
-                    host,
-                    port,
-                    ssl=self._context,
-                    server_hostname=host if self._context is not None else None,
-                )
+                connection = await self._open(host, port)
         except TimeoutError:
             raise ConnectFailed(address, f"no connection within {self._config.connect_timeout:.3g} s") from None
         except OSError as exc:  # refused, unreachable, unknown name, failed handshake
@@ -190,6 +183,18 @@ class RemotingClient:
         connection.lost.add_done_callback(lambda _: self._forget(address, connection))
         if self._idle is None:
             self._idle = asyncio.create_task(self.endpoint.close_idle(self._config.max_idle_seconds), name="close idle")
+        return connection
+
+    async def _open(self, host: str, port: int) -> Connection:
+        connection = Connection(self.endpoint)
+        server_name = host if self._context is not None else None
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection, host, port, ssl=self._context, server_hostname=server_name
+            )
+        except BaseException:
+            connection.abandon()
+            raise
         return connection
 
     def _leave(self, address: str, connection: Connection) -> None:

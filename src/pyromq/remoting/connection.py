@@ -44,6 +44,28 @@ class Connection(asyncio.Protocol):
     it, and is cut off at `max_unsent`; requests of ours wait until it reads. So what it can make us hold is bounded.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_blocked",
+        "_calls",
+        "_decoder",
+        "_endpoint",
+        "_error",
+        "_held",
+        "_loop",
+        "_moved",
+        "_moved_at",
+        "_reason",
+        "_transport",
+        "_writer",
+        "closed",
+        "context",
+        "lost",
+        "peer",
+        "received",
+        "serialize",
+    )
+
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._loop = asyncio.get_running_loop()
@@ -53,9 +75,8 @@ class Connection(asyncio.Protocol):
         self._calls: PendingCalls
         self._reason: CloseReason | None = None
         self._error = ""
-        # Set while the peer takes what we write.
-        self._writable = asyncio.Event()
-        self._writable.set()
+        # Not None while the peer does not take what we write; ends when it does, or when the connection closes.
+        self._blocked: asyncio.Future[None] | None = None
         # What the peer asks is left unread until it takes what we wrote.
         self._held = False
         # What `close_if_idle` saw last, and since when.
@@ -94,7 +115,7 @@ class Connection(asyncio.Protocol):
         deadline = self._loop.time() + timeout
         await _permit(endpoint.calls, deadline, self.peer)
         try:
-            if not self._writable.is_set() and not await self._writable_until(deadline):
+            if self._blocked is not None and not await self._writable_until(deadline):
                 raise RequestTimeout(self.peer, command.code, timeout)
             # No waiting from here to `send`: the same command may be on its way to other peers too.
             opaque = self._prepare(command)
@@ -104,8 +125,6 @@ class Connection(asyncio.Protocol):
                 response = await future
             except BaseException:
                 self._calls.forget(opaque)
-                if future.done() and not future.cancelled():
-                    future.exception()  # a caller that leaves just then has no use for it
                 raise
         finally:
             endpoint.calls.release()
@@ -123,7 +142,7 @@ class Connection(asyncio.Protocol):
         deadline = self._loop.time() + timeout
         await _permit(endpoint.oneways, deadline, self.peer)
         try:
-            if not self._writable.is_set() and not await self._writable_until(deadline):
+            if self._blocked is not None and not await self._writable_until(deadline):
                 raise TooManyRequests(f"{self.peer} does not read what is sent to it")
             command.flag |= ONEWAY
             self._prepare(command)
@@ -156,7 +175,7 @@ class Connection(asyncio.Protocol):
         if self.closed:
             return
         self._writer.write(encode_parts(command, self._endpoint.max_frame))
-        if not self._writable.is_set() and self._writer.unsent > self._endpoint.max_unsent:
+        if self._blocked is not None and self._writer.unsent > self._endpoint.max_unsent:
             self._fail(f"peer does not read, {self._writer.unsent} bytes wait for it")
             self.abort()
 
@@ -172,6 +191,13 @@ class Connection(asyncio.Protocol):
         """Close at once, whatever waits to be sent."""
         self._end(CloseReason.LOCAL)
         self._transport.abort()
+
+    def abandon(self) -> None:
+        """End it because the attempt that made it was given up: uvloop then closes the transport without a word."""
+        if self in self._endpoint.connections:
+            self._end(CloseReason.LOCAL)
+            self._writer.drop()
+            self.connection_lost(None)
 
     def close_if_idle(self, seconds: float) -> None:
         """Close if, as seen by calls of this function, nothing was read or taken by the peer for `seconds`."""
@@ -211,23 +237,25 @@ class Connection(asyncio.Protocol):
         self.close(CloseReason.PEER)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.lost.done():
+            return
         if exc is not None:
             self._error = self._error or str(exc)
         self._end(CloseReason.PEER if exc is None else CloseReason.FAILED)
         self._endpoint.connections.discard(self)
-        if not self.lost.done():
-            self.lost.set_result(None)
+        self.lost.set_result(None)
         if self._endpoint.listener is not None:
             self._endpoint.listener.closed(self, self._reason or CloseReason.FAILED)
 
     def pause_writing(self) -> None:
-        self._writable.clear()
+        if not self.closed:
+            self._blocked = self._loop.create_future()
         if self._endpoint.holds_requests:
             self._held = True
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        self._unblock()
         if not self._held:
             return
         # What came before the pause and was not looked at yet goes first, and may fill the buffer again.
@@ -325,11 +353,16 @@ class Connection(asyncio.Protocol):
         try:
             async with asyncio.timeout_at(deadline):
                 # Whoever was woken first may have filled the buffer again.
-                while not self._writable.is_set():
-                    await self._writable.wait()
+                while self._blocked is not None:
+                    await asyncio.shield(self._blocked)
         except TimeoutError:
             return False
         return True
+
+    def _unblock(self) -> None:
+        blocked, self._blocked = self._blocked, None
+        if blocked is not None:
+            blocked.set_result(None)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -345,7 +378,7 @@ class Connection(asyncio.Protocol):
         self.closed = True
         self._reason = reason
         self._calls.fail_all(self._why_closed())
-        self._writable.set()
+        self._unblock()
 
     def _fail(self, why: str) -> None:
         """Close the connection for a fault of the peer; what was answered before is still sent."""

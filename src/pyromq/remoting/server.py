@@ -103,6 +103,8 @@ class RemotingServer:
     async def close(self) -> None:
         """Stop listening, close the connections, wait for all that still runs."""
         self.stop_listening()
+        # Whoever was accepted in this turn gets to its first step, where its socket is taken care of.
+        await asyncio.sleep(0)
         tasks = [task for task in (self._idle, self._making_context, *self._admissions) if task is not None]
         for task in tasks:
             task.cancel()
@@ -131,30 +133,44 @@ class RemotingServer:
     async def _admit(self, sock: socket.socket) -> None:
         """Make a connection of `sock`, once its first byte has said what it speaks."""
         peer = _peername(sock)
-        patience = self._config.max_idle_seconds
-        with contextlib.ExitStack() as unless_admitted:
-            unless_admitted.callback(sock.close)
-            try:
-                context = None
-                if self._tls.mode is not TlsMode.DISABLED:
-                    async with asyncio.timeout(patience):
-                        first = await _peek(sock)
-                    if first is None:
-                        return
-                    context = await self._server_context() if first == HANDSHAKE else None
-                    if context is None and (first == HANDSHAKE or self._tls.mode is TlsMode.ENFORCING):
-                        speaks = "TLS" if first == HANDSHAKE else "plain text"
-                        logger.warning("%s: speaks %s, which is refused here; closing", peer, speaks)
-                        return
-                # From here on the transport owns the socket, and closes it whatever happens.
-                unless_admitted.pop_all()
-                timeout = {} if context is None else {"ssl_handshake_timeout": min(_HANDSHAKE_TIMEOUT, patience)}
-                await asyncio.get_running_loop().connect_accepted_socket(
-                    lambda: Connection(self.endpoint), sock, ssl=context, **timeout
-                )
-            except (OSError, TimeoutError, PyroMQError) as exc:
-                # A peer that left, sent nothing, or failed its handshake: an every-day event on a public port.
-                logger.info("%s: not admitted: %s", peer, str(exc) or type(exc).__name__)
+        try:
+            with contextlib.ExitStack() as unless_welcome:
+                unless_welcome.callback(sock.close)
+                context = await self._welcome(sock)
+                unless_welcome.pop_all()
+            # From here on the transport owns the socket, and closes it whatever happens.
+            await self._connect(sock, context)
+        except _Refused as exc:
+            logger.warning("%s: speaks %s, which is refused here; closing", peer, exc)
+        except (OSError, TimeoutError, PyroMQError) as exc:
+            # A peer that left, sent nothing, or failed its handshake: an every-day event on a public port.
+            logger.info("%s: not admitted: %s", peer, str(exc) or type(exc).__name__)
+
+    async def _welcome(self, sock: socket.socket) -> ssl.SSLContext | None:
+        """The context for a connection that speaks TLS, None for one in plain text. Raises when it is not wanted."""
+        if self._tls.mode is TlsMode.DISABLED:
+            return None
+        async with asyncio.timeout(self._config.max_idle_seconds):
+            first = await _peek(sock)
+        if first != HANDSHAKE:
+            if self._tls.mode is TlsMode.ENFORCING:
+                raise _Refused("plain text")
+            return None
+        context = await self._server_context()
+        if context is None:
+            raise _Refused("TLS")
+        return context
+
+    async def _connect(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
+        connection = Connection(self.endpoint)
+        patience = min(_HANDSHAKE_TIMEOUT, self._config.max_idle_seconds)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection, sock, ssl=context, ssl_handshake_timeout=None if context is None else patience
+            )
+        except BaseException:
+            connection.abandon()
+            raise
 
     async def _server_context(self) -> ssl.SSLContext | None:
         if self._context is None:
@@ -167,8 +183,12 @@ class RemotingServer:
         return self._context
 
 
-async def _peek(sock: socket.socket) -> int | None:
-    """The first byte that `sock` will read, left unread; None when the peer closed without sending any."""
+class _Refused(Exception):
+    """What the peer speaks is not wanted here."""
+
+
+async def _peek(sock: socket.socket) -> int:
+    """The first byte that `sock` will read, left unread. ConnectionError when the peer left without sending any."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -181,7 +201,9 @@ async def _peek(sock: socket.socket) -> int | None:
             finally:
                 loop.remove_reader(sock)
             continue
-        return data[0] if data else None
+        if not data:
+            raise ConnectionAbortedError("closed by the peer without a byte")
+        return data[0]
 
 
 def _wake(future: asyncio.Future[None]) -> None:

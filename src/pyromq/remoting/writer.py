@@ -48,10 +48,14 @@ class TickWriter:
         """Bytes that the system has taken so far."""
         return self._written - self._transport.get_write_buffer_size()
 
+    def drop(self) -> None:
+        """Forget what was not handed over yet."""
+        self._pieces, self._size = [], 0
+
     def flush(self) -> None:
         """Hand everything to the transport now."""
         pieces, size = self._pieces, self._size
-        self._pieces, self._size = [], 0
+        self.drop()
         if not pieces or self._transport.is_closing():
             return
         self._written += size

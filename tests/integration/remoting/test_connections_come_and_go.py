@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import socket
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.remoting.bare import Listener, Peer, eventually, request
 
-from pyromq.errors import ConfigError, ConnectionLost
+from pyromq.errors import ConfigError, ConnectFailed, ConnectionLost
 from pyromq.protocol.command import Command, SerializeType
 from pyromq.protocol.frame import MAX_FRAME, encode
 from pyromq.remoting import CloseReason, RemotingServer, ServerConfig, TlsConfig, TlsMode
@@ -197,27 +198,30 @@ async def test_an_idle_connection_is_closed_by_the_client(start: Start):
     assert (await client.invoke(server.address, Command.request(ECHO))).code == 0
 
 
+@pytest.mark.slow
 async def test_a_connection_that_moves_is_not_idle(start: Start):
-    server = await start.server(PROCESSORS, max_idle_seconds=0.1)
+    server = await start.server(PROCESSORS, max_idle_seconds=0.25)
     async with await Peer.connect(server.address) as peer:
-        until = time.monotonic() + 0.4
+        until = time.monotonic() + 0.6
         while time.monotonic() < until:
             assert (await peer.ask(request(ECHO))).code == 0
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_a_connection_that_is_only_written_to_is_not_idle_while_the_peer_reads(start: Start):
-    server = await start.server(PROCESSORS, max_idle_seconds=0.1)
+    server = await start.server(PROCESSORS, max_idle_seconds=0.25)
     async with await Peer.connect(server.address) as peer:
         await peer.ask(request(ECHO))
         (connection,) = server.connections
-        until = time.monotonic() + 0.4
+        until = time.monotonic() + 0.6
         while time.monotonic() < until:
             await connection.oneway(Command.request(40))
             await peer.read()
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_a_connection_that_is_written_to_but_never_read_from_is_idle(start: Start):
     """What is written must be taken by the peer to count; our own writing does not keep a connection alive."""
     events = Events()
@@ -282,6 +286,7 @@ async def test_a_socket_that_leaves_without_a_byte_is_no_event(start: Start):
     assert events.seen == []
 
 
+@pytest.mark.slow
 async def test_events_come_in_order_and_once(start: Start):
     events = Events()
     server = await start.server(PROCESSORS, {"listener": events}, max_idle_seconds=0.3)
@@ -326,6 +331,64 @@ async def test_a_client_hears_of_its_connections_too(start: Start):
     await eventually(lambda: events.reasons == [CloseReason.LOCAL, CloseReason.PEER])
 
 
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("side", ["server", "client"])
+async def test_a_connection_whose_making_is_cancelled_at_the_last_moment_ends_as_any_other(
+    start: Start, side: str, tls: bool
+):
+    """It is there already, but whoever made it is stopped before he hears of it."""
+
+    class Cancelling(Events):
+        def connected(self, connection: Connection) -> None:
+            super().connected(connection)
+            # Will be ready for a transport that is gone by then.
+            asyncio.get_running_loop().call_soon(connection.send, Command.request(40))
+            for task in asyncio.all_tasks():
+                if task.get_name().startswith(("connect ", "admit")):
+                    task.cancel()
+
+    events = {"server": Events(), "client": Events(), side: Cancelling()}
+    server = await start.server(PROCESSORS, {"listener": events["server"]})
+    client = await start.client(None, {"listener": events["client"], "tls": TlsConfig(client_enable=tls)})
+    with contextlib.suppress(ConnectionLost):
+        await client.invoke(server.address, Command.request(ECHO), 5)
+    await eventually(lambda: not server.connections and not client.endpoint.connections)
+    await eventually(lambda: all(len(each.reasons) == len(each.seen) / 2 for each in events.values()))
+    assert events[side].reasons == [CloseReason.LOCAL]
+    gc.collect()
+
+
+async def test_a_connection_that_comes_as_its_time_runs_out_is_used_or_ends(start: Start):
+    class Slow(Events):
+        def connected(self, connection: Connection) -> None:
+            super().connected(connection)
+            time.sleep(0.1)  # the time to connect passes meanwhile
+
+    events = Slow()
+    server = await start.server(PROCESSORS)
+    client = await start.client(None, {"listener": events}, connect_timeout=0.05)
+    try:
+        connection = await client.connection(server.address)
+    except ConnectFailed:
+        await eventually(lambda: events.reasons)
+        assert not client.endpoint.connections
+    else:
+        assert client.endpoint.connections == {connection}
+
+
+async def test_a_server_that_closes_in_the_turn_in_which_it_accepts_leaves_no_socket(start: Start):
+    server = await start.server(PROCESSORS)
+    # Connected without waiting, so that the server's own turn is still to come.
+    peers = [Peer(socket.create_connection(("127.0.0.1", server.port))) for _ in range(3)]
+    assert server._listening is not None
+    server._listening._accept()  # as the event loop would
+    await server.close()
+    for peer in peers:
+        assert await peer.ended() == b""
+        peer.close()
+    gc.collect()
+
+
 async def test_one_connection_more_than_allowed_is_closed_at_once(start: Start, caplog):
     server = await start.server(PROCESSORS, max_connections=2)
     async with await Peer.connect(server.address) as first:
@@ -344,6 +407,7 @@ async def test_one_connection_more_than_allowed_is_closed_at_once(start: Start, 
     assert closings(caplog) == ["2 connections are open; refusing more"]
 
 
+@pytest.mark.slow
 async def test_many_connections_at_once_are_all_admitted(start: Start):
     server = await start.server(PROCESSORS)
     peers = await asyncio.gather(*(Peer.connect(server.address) for _ in range(200)))
@@ -396,6 +460,7 @@ async def test_small_frames_are_sent_without_delay(start: Start):
         assert not sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
+@pytest.mark.slow
 async def test_a_server_that_closes_leaves_nothing_behind():
     """With requests under way, half-open peers, a peer that does not read, and sockets that never said a word."""
     ended: list[str] = []

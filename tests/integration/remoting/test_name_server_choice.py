@@ -108,6 +108,7 @@ async def test_callers_that_fail_together_move_on_by_one(start: Start):
         assert names.current == server.address
 
 
+@pytest.mark.slow
 async def test_the_deadline_covers_all_attempts_and_leaves_each_its_share(start: Start):
     client = await start.client(None, {"tls": TlsConfig(client_enable=True)})  # a bare listener never shakes hands
     (server,) = await some(start, 1)
@@ -115,11 +116,12 @@ async def test_the_deadline_covers_all_attempts_and_leaves_each_its_share(start:
         names = NameServers(client, [deaf.address, deaf_too.address])
         started = time.monotonic()
         with pytest.raises(ConnectFailed, match="none can be reached"):
-            await names.invoke(Command.request(WHO), 0.2)
-        assert 0.15 < time.monotonic() - started < 0.5
-        for seed in range(4):
-            names = NameServers(client, [deaf.address, deaf_too.address, server.address], random.Random(seed))
-            assert (await names.invoke(Command.request(WHO), 0.6)).remark == "0"
+            await names.invoke(Command.request(WHO), 0.1)
+        assert 0.08 < time.monotonic() - started < 0.5
+        names = NameServers(client, [deaf.address, server.address], random.Random(1))
+        if names.current != deaf.address:
+            names._put_last(server.address)
+        assert (await names.invoke(Command.request(WHO), 0.6)).remark == "0"
 
 
 async def test_a_new_list_keeps_the_address_in_use(start: Start):

@@ -214,6 +214,7 @@ async def test_handshake_garbage_ends_its_connection_and_no_other(start: Start, 
     gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hello", [b"\x16", b"\x16\x03\x01\x02\x00\x01\x00\x01"])
 async def test_a_handshake_that_is_never_finished_times_out(start: Start, caplog, hello: bytes):
     caplog.set_level(logging.INFO)
@@ -229,6 +230,7 @@ async def test_a_handshake_that_is_never_finished_times_out(start: Start, caplog
     gc.collect()
 
 
+@pytest.mark.slow
 async def test_failed_handshakes_leave_no_descriptor_open(start: Start, authority: Authority, stranger: Authority):
     server = await start.server(PROCESSORS, {"tls": server_tls(authority)}, max_idle_seconds=0.2)
     distrusting = TlsConfig(client_enable=True, client_auth_server=True, client_trust=stranger.trust)

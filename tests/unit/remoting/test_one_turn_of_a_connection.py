@@ -1,0 +1,72 @@
+"""What one read event costs: one pass over the bytes, one write for all replies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from pyromq.protocol.command import Command, SerializeType
+from pyromq.protocol.frame import FrameDecoder, encode
+from pyromq.remoting import Connection, Endpoint
+
+
+class NotingTransport:
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("192.0.2.7", 5123)
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None: ...
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+def connected(endpoint: Endpoint) -> tuple[Connection, NotingTransport]:
+    connection, transport = Connection(endpoint), NotingTransport()
+    connection.connection_made(cast("Any", transport))
+    return connection, transport
+
+
+async def test_the_replies_to_all_requests_of_one_read_go_out_in_one_write():
+    connection, transport = connected(Endpoint(processors={1: lambda _, asked: asked.reply(body=b"x" * 100)}))
+    segment = b""
+    for opaque in range(64):
+        request = Command.request(1, serialize=SerializeType(opaque % 2))
+        request.opaque = opaque
+        segment += encode(request)
+    connection.data_received(segment[:-1])
+    connection.data_received(segment[-1:])
+    assert transport.writes == []
+    await asyncio.sleep(0)
+    (written,) = transport.writes
+    decoder = FrameDecoder()
+    decoder.feed(written)
+    replies = [decoder.next() for _ in range(64)]
+    assert [reply and reply.opaque for reply in replies] == list(range(64))
+    assert decoder.next() is None
+
+
+async def test_the_requests_of_one_tick_go_out_in_one_write():
+    connection, transport = connected(Endpoint())
+    calls = [asyncio.create_task(connection.invoke(Command.request(1), 60)) for _ in range(64)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(transport.writes) == 1
+    assert connection.calls_under_way == 64
+    connection.connection_lost(None)
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_a_connection_says_whose_it_is():
+    connection, _ = connected(Endpoint())
+    assert (connection.peer, repr(connection)) == ("192.0.2.7:5123", "<Connection 192.0.2.7:5123>")
+    connection.connection_lost(None)
+    assert repr(connection) == "<Connection 192.0.2.7:5123 closed>"
