@@ -28,6 +28,7 @@ class Measured:
     rate: float
     p50: float
     p99: float
+    count: int  # of all answers, also those before the measured time
 
 
 class _Driver(asyncio.Protocol):
@@ -90,7 +91,8 @@ async def _load(port: int, frame: bytes, connections: int, window: int, seconds:
     began, before = time.perf_counter(), sum(driver.count for driver in drivers)
     await asyncio.sleep(seconds)
     rate = (sum(driver.count for driver in drivers) - before) / (time.perf_counter() - began)
-    return Measured(rate, _percentile(times, 50), _percentile(times, 99))
+    count = sum(driver.count for driver in drivers)
+    return Measured(rate, _percentile(times, 50), _percentile(times, 99), count)
 
 
 def _percentile(times: Sequence[float], percent: int) -> float:

@@ -11,7 +11,7 @@ import importlib
 import platform
 import sys
 
-BENCHMARKS = ("codec", "namesrv", "store")
+BENCHMARKS = ("codec", "namesrv", "store", "broker")
 
 
 def main(arguments: list[str] | None = None) -> int:

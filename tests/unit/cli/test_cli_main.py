@@ -23,7 +23,7 @@ def test_help_lists_every_command_with_a_sentence(capsys, arguments):
     code, out, _ = run(capsys, *arguments)
     assert code == 0
     for name, noun in NOUNS.items():
-        assert f"  {name}  {noun.help}" in out
+        assert f"  {name:<{max(map(len, NOUNS))}}  {noun.help}\n" in out
 
 
 def test_the_version_is_that_of_the_package(capsys):

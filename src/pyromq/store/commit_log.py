@@ -1,0 +1,258 @@
+"""The commit log: every message of every topic, one after the other, in segment files.
+
+A record never spans two files. The rest of a file that is too small for the next record is filled by a blank record,
+which sends a reader to the next file; so a file is never filled to the last byte.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import logging
+import struct
+from typing import TYPE_CHECKING
+
+from pyromq.errors import OffsetOutOfRange, StoreError
+from pyromq.protocol.record import (
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    PHYSICAL_OFFSET_AT,
+    SIZE_AND_MAGIC,
+    encode_blank,
+)
+
+from . import failpoints
+from .format import PhysicalOffset, segment_files, segment_name
+from .segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from .disk import Disk
+
+logger = logging.getLogger(__name__)
+
+BLANK_SIZE = SIZE_AND_MAGIC.size
+
+# What of a record's head shows that it is one, and the right one.
+HEAD = struct.Struct(
+    ">i"  # size
+    "i"  # magic
+    f"{PHYSICAL_OFFSET_AT - SIZE_AND_MAGIC.size}x"
+    "q"  # physical offset
+)
+
+
+class CommitLog:
+    """The segments of the log, and the position where the next record goes.
+
+    `write` belongs to one thread. Slices that `read` gives are views of the files; nothing is copied.
+    """
+
+    def __init__(self, folders: Sequence[Path], file_size: int, disk: Disk) -> None:
+        self._folders = folders
+        self._file_size = file_size
+        self._disk = disk
+        self._segments: dict[int, Segment] = {}  # by start, in order
+        self._allocator = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="allocate")
+        self._spare: concurrent.futures.Future[Segment] | None = None
+        # Part of a write that failed may lie behind the end.
+        self._torn = False
+        # Records end here; the next one begins here unless it does not fit into the file.
+        self.end = PhysicalOffset(0)
+
+    # Files
+
+    def load(self) -> None:
+        """Open what is on disk; `end` is set to the end of the last file until recovery has found the real one."""
+        for folder in self._folders:
+            self._disk.make_folder(folder)
+        files = sorted(
+            file
+            for folder in self._folders
+            for file in segment_files(folder, self._file_size, remove_empty=self._disk.delete)
+        )
+        for file in files:
+            if file.start in self._segments:
+                raise StoreError(f"{file.path} and {self._segments[file.start].path} are the same segment")
+            self._segments[file.start] = Segment.open(file.path, file.start, self._file_size, self._disk)
+        if files:
+            self.end = PhysicalOffset(files[-1].start + self._file_size)
+
+    @property
+    def file_size(self) -> int:
+        return self._file_size
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments.values())
+
+    @property
+    def start(self) -> PhysicalOffset:
+        """The offset of the oldest byte that is still there; the end when the log is empty."""
+        return PhysicalOffset(next(iter(self._segments), self.end))
+
+    def segment_at(self, offset: int) -> Segment | None:
+        """The file that holds `offset`."""
+        return self._segments.get(offset - offset % self._file_size)
+
+    def truncate(self, end: PhysicalOffset) -> None:
+        """Forget everything from `end` on. What lay there reads as never written, also after the next crash.
+
+        Otherwise a record of the right size at `end` would bring the old ones behind it back to life.
+        """
+        for segment in reversed(self.segments):
+            # A file that begins at the end stays, empty: it may be all that tells where the log is.
+            if segment.start > end:
+                del self._segments[segment.start]
+                segment.delete()
+        self.end = end
+        failpoints.hit("log.truncate.deleted")
+        last = self.segment_at(end)
+        if last is not None:
+            last.zero(end - last.start)
+            failpoints.hit("log.truncate.zeroed")
+            last.sync()
+
+    def drop_oldest(self) -> Segment:
+        """Take the oldest file out of the log, for the caller to delete. The last one stays."""
+        if len(self._segments) < 2:
+            raise StoreError("the last file of the commit log cannot be dropped")
+        return self._segments.pop(next(iter(self._segments)))
+
+    def close(self) -> None:
+        """Close all files; the one that was made in advance is removed, since RocketMQ's recovery wonders at it."""
+        self._allocator.shutdown(wait=True)
+        if self._spare is not None and self._spare.exception() is None:
+            try:
+                self._spare.result().delete()
+            except OSError as exc:
+                logger.warning("spare file of the commit log not deleted: %s; the next start will", exc)
+        self._spare = None
+        for segment in self._segments.values():
+            segment.close()
+        self._segments.clear()
+
+    # Writing
+
+    def room(self) -> int:
+        """Bytes left in the current file; 0 when there is none yet."""
+        segment = self.segment_at(self.end)
+        return 0 if segment is None else segment.end - self.end
+
+    def fits(self, size: int) -> bool:
+        """Whether `size` bytes, and a blank record behind them, fit into the current file."""
+        return size + BLANK_SIZE <= self.room()
+
+    def write(self, data: bytes) -> PhysicalOffset:
+        """Append `data`, whole records that fit into the current file, by one write. Returns where they begin.
+
+        OSError when the disk does not take them; then nothing of them is part of the log.
+        """
+        at = self.end
+        segment = self.segment_at(at)
+        if segment is None:
+            raise StoreError(f"no file of the commit log holds offset {at}")
+        failpoints.hit("log.write.before")
+        self._write(segment, data)
+        self.end = PhysicalOffset(at + len(data))
+        failpoints.hit("log.write.after")
+        if self._spare is None and 2 * (segment.end - self.end) < self._file_size:
+            self._spare = self._allocator.submit(self._create, segment.end)
+        return at
+
+    def _write(self, segment: Segment, data: bytes) -> None:
+        at = self.end - segment.start
+        try:
+            if self._torn:
+                segment.zero(at)
+                self._torn = False
+            segment.write(data, at)
+        except OSError:
+            # Part of it may be there. It must not come back to life behind the next record.
+            self._torn = True
+            with contextlib.suppress(OSError):
+                segment.zero(at)
+                self._torn = False
+            raise
+
+    def roll(self) -> None:
+        """Go on in the next file, leaving a blank record in the rest of this one. OSError leaves the log as it was."""
+        segment = self.segment_at(self.end)
+        if segment is None:
+            self._add(self._create(self.end))
+            return
+        failpoints.hit("log.roll.begin")
+        # The new file first: if it cannot be made, nothing has changed.
+        following = self._next_segment(segment.end)
+        failpoints.hit("log.roll.made")
+        left = segment.end - self.end
+        try:
+            # Others may have filled a file to the last byte; then its end is the end of its last record.
+            if left >= BLANK_SIZE:
+                self._write(segment, encode_blank(left))
+        except OSError:
+            self._spare = concurrent.futures.Future()
+            self._spare.set_result(following)
+            raise
+        failpoints.hit("log.roll.blank")
+        self._add(following)
+        self.end = PhysicalOffset(following.start)
+
+    def _next_segment(self, start: int) -> Segment:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            with contextlib.suppress(OSError, concurrent.futures.CancelledError):
+                return spare.result()
+        return self._create(start)
+
+    def _create(self, start: int) -> Segment:
+        number = start // self._file_size
+        folder = self._folders[number % len(self._folders)]
+        segment = Segment.create(folder / segment_name(start), start, self._file_size, self._disk)
+        failpoints.hit("log.create")
+        try:
+            self._disk.sync_folder(folder)
+        except OSError:
+            # Or the next attempt would find it in its way.
+            segment.delete()
+            raise
+        logger.info("commit log file %s made", segment.path.name)
+        return segment
+
+    def _add(self, segment: Segment) -> None:
+        self._segments[segment.start] = segment
+
+    # Reading
+
+    def read(self, offset: int, size: int) -> memoryview:
+        """The `size` bytes at `offset`, as a slice of the map. OffsetOutOfRange if they are not there (any more)."""
+        segment = self._segments.get(offset - offset % self._file_size)
+        if segment is None or offset + size > self.end or offset < 0 or size < 0:
+            raise OffsetOutOfRange(f"commit log has no {size} bytes at {offset}")
+        at = offset - segment.start
+        if at + size > segment.size:
+            raise OffsetOutOfRange(f"{size} bytes at {offset} do not lie in one file of the commit log")
+        return segment.view[at : at + size]
+
+    def holds(self, offset: int, size: int) -> bool:
+        """Whether a record of `size` bytes begins at `offset`, as far as its head tells."""
+        try:
+            record = self.read(offset, size)
+        except OffsetOutOfRange:
+            return False
+        return size >= MIN_RECORD_SIZE and is_head_of(record, offset)
+
+    def sync(self, start: int = 0) -> None:
+        """Return once the log from `start` on survives a power failure."""
+        for segment in self.segments:
+            if segment.end > start:
+                segment.sync()
+
+
+def is_head_of(record: memoryview, offset: int) -> bool:
+    """Whether these bytes, enough for a head, call themselves a record of this very size and offset."""
+    size, magic, physical = HEAD.unpack_from(record)
+    return bool(physical == offset and size == len(record) and magic in (MAGIC_V1, MAGIC_V2))

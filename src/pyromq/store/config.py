@@ -1,0 +1,182 @@
+"""Settings of the store, under RocketMQ's names in broker.conf. Sizes are bytes, times milliseconds, as there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from pyromq.settings import GiB, KiB, MiB, computed, option
+
+
+class FlushDiskType(Enum):
+    """When a producer is answered: before its message is on disk, or after."""
+
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+def _home_store() -> str:
+    return str(Path.home() / "store")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """Everything a store can be told. What RocketMQ has and this store does not need is accepted and named unused."""
+
+    # Where and how large. Sizes are fixed once a store exists: file names are offsets.
+    root: str = option("storePathRootDir", computed(str, _home_store), "Folder of the whole store.")
+    commit_log_paths: str = option(
+        "storePathCommitLog", "", "Folders of the commit log, separated by commas; empty means `commitlog` in the root."
+    )
+    commit_log_file_size: int = option(
+        "mappedFileSizeCommitLog", 1 * GiB, "Bytes per commit log file. Fixed once a store exists.", min=128, size=True
+    )
+    consume_queue_file_size: int = option(
+        "mappedFileSizeConsumeQueue",
+        300_000 * 20,
+        "Bytes per consume queue file, rounded up to whole entries of 20. Fixed once a store exists.",
+        min=20,
+        size=True,
+    )
+    consume_queue_ext: bool = option(
+        "enableConsumeQueueExt",
+        False,
+        "Read filter bitmaps beside the queues; written only with filters that need them.",
+    )
+    consume_queue_ext_file_size: int = option(
+        "mappedFileSizeConsumeQueueExt", 48 * MiB, "Bytes per file of filter bitmaps.", min=64, size=True
+    )
+    bitmap_length: int = option("bitMapLengthConsumeQueueExt", 64, "Bits per filter bitmap.", min=8)
+    hash_slots: int = option("maxHashSlotNum", 5_000_000, "Slots per index file. Fixed once a store exists.", min=1)
+    index_entries: int = option("maxIndexNum", 20_000_000, "Entries per index file. Fixed once a store exists.", min=2)
+
+    # What is accepted.
+    max_message_size: int = option(
+        "maxMessageSize",
+        4 * MiB,
+        "Largest body. Clients refuse more than 4 MiB by default.",
+        min=1,
+        size=True,
+        hot=True,
+    )
+    compatible_49: bool = option(
+        "storeCompatible49",
+        False,
+        "Refuse what a 4.9 broker cannot read back: records of version 2, which long retry topics need.",
+    )
+
+    # When it is on disk.
+    flush: FlushDiskType = option(
+        "flushDiskType",
+        FlushDiskType.ASYNC_FLUSH,
+        "SYNC_FLUSH answers the producer after fsync, ASYNC_FLUSH before it.",
+    )
+    flush_interval: int = option("flushIntervalCommitLog", 500, "Pause between asynchronous flushes.", min=1)
+    flush_least_pages: int = option(
+        "flushCommitLogLeastPages", 4, "An asynchronous flush waits for so many dirty pages of 4 KiB.", min=0
+    )
+    flush_thorough_interval: int = option(
+        "flushCommitLogThoroughInterval", 10_000, "After so long everything is flushed, however little it is.", min=1
+    )
+    sync_flush_timeout: int = option(
+        "syncFlushTimeout", 5000, "SYNC_FLUSH: a producer waits no longer; its message is stored all the same.", min=1
+    )
+    queue_flush_interval: int = option("flushIntervalConsumeQueue", 1000, "Pause between flushes of queues.", min=1)
+    queue_flush_least_pages: int = option(
+        "flushConsumeQueueLeastPages", 2, "A flush of queues leaves those with fewer dirty pages for later.", min=0
+    )
+    queue_flush_thorough_interval: int = option(
+        "flushConsumeQueueThoroughInterval",
+        60_000,
+        "After so long all queues, the index and the checkpoint are flushed; a crash replays what came since.",
+        min=1,
+    )
+
+    # Index.
+    index: bool = option("messageIndexEnable", True, "Index messages by key, so that they can be looked up.")
+    index_safe: bool = option("messageIndexSafe", False, "After a crash start no later than the index was flushed.")
+    max_query: int = option("maxMsgsNumBatch", 64, "Messages that one look-up by key may return.", min=1, hot=True)
+    default_query: int = option(
+        "defaultQueryMaxNum", 32, "Messages that a look-up by unique key returns.", min=1, hot=True
+    )
+
+    # Reading.
+    max_bytes_in_memory: int = option(
+        "maxTransferBytesOnMessageInMemory", 256 * KiB, "Bytes per pull of recent messages.", min=1, size=True, hot=True
+    )
+    max_count_in_memory: int = option(
+        "maxTransferCountOnMessageInMemory", 32, "Messages per pull of recent messages.", min=1, hot=True
+    )
+    max_bytes_on_disk: int = option(
+        "maxTransferBytesOnMessageInDisk", 64 * KiB, "Bytes per pull of old messages.", min=1, size=True, hot=True
+    )
+    max_count_on_disk: int = option(
+        "maxTransferCountOnMessageInDisk", 8, "Messages per pull of old messages.", min=1, hot=True
+    )
+    memory_ratio: int = option(
+        "accessMessageInMemoryMaxRatio",
+        40,
+        "Percent of the machine's memory behind the end of the log that counts as recent.",
+        min=0,
+        max=100,
+        hot=True,
+    )
+    delay_levels: str = option(
+        "messageDelayLevel",
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "The delays that messages can ask for by level, the first being level 1.",
+    )
+
+    # Clean-up.
+    reserved_hours: int = option("fileReservedTime", 72, "Hours that commit log files are kept.", min=0, hot=True)
+    delete_when: str = option("deleteWhen", "04", "Hours of the day for clean-up, separated by semicolons.", hot=True)
+    disk_max_used: int = option(
+        "diskMaxUsedSpaceRatio",
+        75,
+        "Percent of disk use from which expired files go at any hour.",
+        min=10,
+        max=95,
+        hot=True,
+    )
+    disk_warning: int = option(
+        "diskSpaceWarningLevelRatio",
+        90,
+        "Percent of disk use from which nothing more is stored.",
+        min=1,
+        max=99,
+        hot=True,
+    )
+    disk_clean_forcibly: int = option(
+        "diskSpaceCleanForciblyRatio",
+        85,
+        "Percent of disk use from which files go before their time, and below which storing goes on.",
+        min=1,
+        max=99,
+        hot=True,
+    )
+    clean_forcibly: bool = option(
+        "cleanFileForciblyEnable",
+        True,
+        "Allow deleting files before their time when the disk is nearly full.",
+        hot=True,
+    )
+    clean_interval: int = option("cleanResourceInterval", 10_000, "Pause between clean-up rounds.", min=1)
+    delete_interval: int = option("deleteCommitLogFilesInterval", 100, "Pause between two deleted log files.", min=0)
+    delete_queue_interval: int = option(
+        "deleteConsumeQueueFilesInterval", 100, "Pause between two deleted queue files.", min=0
+    )
+    delete_batch: int = option("deleteFileBatchMax", 10, "Commit log files that one round may delete.", min=1)
+
+    # Recovery.
+    check_crc_on_recover: bool = option("checkCRCOnRecover", True, "Check bodies while the log is recovered.")
+
+    # Accepted, without effect here.
+    transient_pool: bool = option("transientStorePoolEnable", False, "Unused: the page cache is the pool.")
+    warm_files: bool = option("warmMapedFileEnable", False, "Unused: files are written, not mapped for writing.")
+
+    @property
+    def commit_log_folders(self) -> tuple[Path, ...]:
+        """Where commit log files may lie, in the order that decides which file goes where."""
+        listed = sorted(part.strip() for part in self.commit_log_paths.split(",") if part.strip())
+        return tuple(map(Path, listed)) or (Path(self.root, "commitlog"),)

@@ -1,0 +1,154 @@
+"""The few calls by which the store changes a disk, in one place: where they fail is where crashes and full disks hurt.
+
+`Disk` is the real one. Tests pass one that runs out of space, fails its fsyncs or forgets what was not flushed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_KEEP_SIZE = 1
+_PUNCH_HOLE = 2
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+class Disk:
+    """The machine's own disk. Every method raises OSError as the system does."""
+
+    def write(self, fd: int, data: bytes | bytearray | memoryview, at: int) -> None:
+        """All of `data`, or an error; the system may take it in several steps."""
+        written = os.pwrite(fd, data, at)
+        if written != len(data):
+            view = memoryview(data)
+            while written < len(data):
+                written += os.pwrite(fd, view[written:], at + written)
+
+    def sync(self, fd: int) -> None:
+        """Return once what was written to `fd` survives a power failure."""
+        os.fdatasync(fd)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Return once the names in `folder` survive a power failure."""
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def create(self, path: Path, size: int, *, reserve: bool = True) -> int:
+        """A new file of `size` zeros; a descriptor to read and write it. `reserve` takes the space at once, if it can.
+
+        The file appears under its name only at its full size, since a shorter one would keep a broker from starting.
+        """
+        # A file without a name until it is whole; a temporary name in this folder would be a stray file after a crash.
+        fd = self._create_nameless(path, size, reserve)
+        if fd is not None:
+            return fd
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            self._set_size(fd, size, reserve)
+        except BaseException:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+            raise
+        return fd
+
+    def reserve(self, fd: int, start: int, end: int) -> None:
+        """Take the space for [start, end) now, where the file has none yet, so that writing there will not run out."""
+        if start < end:
+            try:
+                _fallocate(fd, 0, start, end - start)
+            except OSError as exc:
+                if exc.errno not in _UNSUPPORTED:
+                    raise
+
+    def make_folder(self, folder: Path) -> None:
+        """Make `folder`, and those above it that are missing; once this returns they survive a power failure."""
+        missing = []
+        while not folder.is_dir():
+            missing.append(folder)
+            folder = folder.parent
+        for folder in reversed(missing):
+            folder.mkdir(exist_ok=True)
+            self.sync_folder(folder.parent)
+
+    def map(self, fd: int, size: int) -> mmap.mmap:
+        """`fd` as memory to read from."""
+        return mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
+
+    def zero(self, fd: int, start: int, end: int) -> None:
+        """Make [start, end) read as zeros, giving the space back if the file system can."""
+        if start >= end:
+            return
+        try:
+            _fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, start, end - start)
+        except OSError as exc:
+            if exc.errno not in _UNSUPPORTED:
+                raise
+            zeros = bytes(1 << 20)
+            for at in range(start, end, len(zeros)):
+                self.write(fd, memoryview(zeros)[: min(len(zeros), end - at)], at)
+
+    def delete(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def used_ratio(self, folder: Path) -> float:
+        """How full the disk of `folder` is, 0 to 1, rounded up to whole percents as RocketMQ does; -1 if unknown."""
+        try:
+            stat = os.statvfs(folder)
+        except OSError:
+            return -1.0
+        used = stat.f_blocks - stat.f_bfree
+        total = used + stat.f_bavail
+        return -(-100 * used // total) / 100 if total else -1.0
+
+    def _create_nameless(self, path: Path, size: int, reserve: bool) -> int | None:
+        try:
+            fd = os.open(path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        except (AttributeError, OSError):
+            return None
+        try:
+            self._set_size(fd, size, reserve)
+        except BaseException:
+            os.close(fd)
+            raise
+        try:
+            # Only with a folder given does Python ask the system to follow the link; an absolute path ignores it.
+            os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
+        except OSError:  # no /proc, or a file system that does not link; whatever else it is will show again
+            os.close(fd)
+            return None
+        return fd
+
+    def _set_size(self, fd: int, size: int, reserve: bool) -> None:
+        if reserve:
+            self.reserve(fd, 0, size)
+        os.ftruncate(fd, size)
+
+
+def _fallocate(fd: int, mode: int, start: int, size: int) -> None:
+    # Python's own posix_fallocate writes every block where the file system cannot reserve: a second per GiB.
+    if _libc_fallocate is None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    while _libc_fallocate(fd, mode, start, size) != 0:
+        code = ctypes.get_errno()
+        if code != errno.EINTR:
+            raise OSError(code, os.strerror(code))
+
+
+def _load_fallocate() -> ctypes._NamedFuncPointer | None:
+    function: ctypes._NamedFuncPointer | None = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    if function is not None:
+        function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong]
+        function.restype = ctypes.c_int
+    return function
+
+
+_libc_fallocate = _load_fallocate()

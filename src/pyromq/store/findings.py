@@ -1,0 +1,55 @@
+"""What a check of a store finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    ERROR = "error"  # a message cannot be read, or the store will not open
+    WARNING = "warning"  # messages are safe; something else is not as it should be
+    NOTE = "note"  # worth knowing, nothing to repair
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One inconsistency. `where` is a path, or a place in a queue as topic/queue/offset; `what` is a sentence."""
+
+    severity: Severity
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.where}: {self.what}"
+
+
+class Report:
+    """Gathers findings until somebody takes them."""
+
+    def __init__(self) -> None:
+        self._found: list[Finding] = []
+
+    def error(self, where: object, what: str) -> None:
+        self.add(Severity.ERROR, where, what)
+
+    def warning(self, where: object, what: str) -> None:
+        self.add(Severity.WARNING, where, what)
+
+    def note(self, where: object, what: str) -> None:
+        self.add(Severity.NOTE, where, what)
+
+    def add(self, severity: Severity, where: object, what: str) -> None:
+        self._found.append(Finding(severity, str(where), what))
+
+    def take(self) -> list[Finding]:
+        """What was found since the last call."""
+        found, self._found = self._found, []
+        return found
+
+
+def span(first: int, last: int, one: str, many: str) -> str:
+    """`entry 3` or `entries 3 to 9`."""
+    return f"{one} {first}" if first == last else f"{many} {first} to {last}"

@@ -1,0 +1,181 @@
+"""Flushing: when what was written reaches the disk, and who waits for it.
+
+One thread calls fsync; the thread that appends never does. All who wait are served by the same fsync, and while it runs
+the next ones gather: the slower the disk, the more messages share one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from pyromq.errors import StoreNotWritable
+
+from . import failpoints
+from .config import FlushDiskType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .commit_log import CommitLog
+    from .config import StoreConfig
+
+logger = logging.getLogger(__name__)
+
+PAGE = 4096
+
+
+def flush_is_due(dirty: int, least_pages: int, since_thorough: float, thorough_interval: float) -> bool:
+    """Whether an asynchronous flush should run now: enough whole pages are dirty, or it has been too long."""
+    if dirty <= 0:
+        return False
+    return dirty // PAGE >= least_pages or since_thorough >= thorough_interval
+
+
+class Flusher:
+    """Keeps the commit log on its way to the disk.
+
+    `flushed` is the offset up to which the log survives a power failure. When fsync fails, what the disk holds is
+    unknown and stays so: `error` is set for good, every waiter gets it, and the store must take no more messages.
+    """
+
+    def __init__(self, log: CommitLog, config: StoreConfig, on_flushed: Callable[[], None] | None = None) -> None:
+        self._log = log
+        self._config = config
+        self._on_flushed = on_flushed
+        self._sync = config.flush is FlushDiskType.SYNC_FLUSH
+        self._wake = threading.Condition()
+        self._waiters: deque[tuple[int, Future[None]]] = deque()
+        self._jobs: deque[tuple[Callable[[], None], Future[None]]] = deque()
+        self._stopping = False
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="flush", daemon=True)
+        self.flushed = int(log.end)
+        self.syncs = 0
+        self.error: Exception | None = None
+
+    def start(self) -> None:
+        self.flushed = int(self._log.end)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Flush what is left and end the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def wait_for(self, end: int) -> Future[None]:
+        """A future that ends once the log up to `end` is on disk; StoreNotWritable if that failed."""
+        future: Future[None] = Future()
+        if self.error is not None:
+            future.set_exception(self._failure())
+        elif end <= self.flushed:
+            future.set_result(None)
+        else:
+            with self._wake:
+                if self._stopped:
+                    future.set_exception(StoreNotWritable("the store was closed"))
+                else:
+                    self._waiters.append((end, future))
+                    self._wake.notify()
+        return future
+
+    def wake(self) -> None:
+        """Something was written; under SYNC_FLUSH that is reason enough to flush."""
+        if self._sync:
+            with self._wake:
+                self._wake.notify()
+
+    def run(self, job: Callable[[], None]) -> Future[None]:
+        """Have `job`, which syncs other files, run in this thread, after a flush of all that the log has now.
+
+        An error in it counts as a failed flush.
+        """
+        future: Future[None] = Future()
+        with self._wake:
+            if self._stopped:
+                future.set_exception(StoreNotWritable("the store was closed"))
+                return future
+            self._jobs.append((job, future))
+            self._wake.notify()
+        return future
+
+    def _run(self) -> None:
+        config = self._config
+        last_thorough = time.monotonic()
+        while True:
+            with self._wake:
+                if not self._waiters and not self._jobs and not self._stopping:
+                    self._wake.wait(0.01 if self._sync else config.flush_interval / 1000)
+                waiters, self._waiters = self._waiters, deque()
+                jobs, self._jobs = self._jobs, deque()
+                stopping = self._stopping
+            dirty = self._log.end - self.flushed
+            since = (time.monotonic() - last_thorough) * 1000
+            due = flush_is_due(dirty, config.flush_least_pages, since, config.flush_thorough_interval)
+            if self.error is None and (waiters or jobs or stopping or due or (self._sync and dirty)):
+                self._flush()
+                last_thorough = time.monotonic()
+            self._answer(waiters)
+            for job, future in jobs:
+                self._do(job, future)
+            with self._wake:
+                if stopping and not self._waiters and not self._jobs:
+                    self._stopped = True
+                    return
+
+    def _flush(self) -> None:
+        # The end first: whatever is written while the files are synced belongs to the next flush.
+        end = int(self._log.end)
+        try:
+            for segment in self._log.segments:
+                if segment.end > self.flushed and segment.start <= end:
+                    failpoints.hit("flush.before")
+                    segment.sync()
+                    failpoints.hit("flush.after")
+                    self.syncs += 1
+            self.flushed = end
+            if self._on_flushed is not None:
+                self._on_flushed()
+        except Exception as exc:
+            # The error's journey ends here, whatever it is: it is given to all who wait, now and later.
+            self._fail(exc)
+
+    def _answer(self, waiters: deque[tuple[int, Future[None]]]) -> None:
+        for end, future in waiters:
+            if not future.set_running_or_notify_cancel():
+                continue
+            if self.error is not None:
+                future.set_exception(self._failure())
+            elif end <= self.flushed:
+                future.set_result(None)
+            else:
+                future.set_exception(StoreNotWritable(f"the commit log ends at {self.flushed}, before {end}"))
+
+    def _do(self, job: Callable[[], None], future: Future[None]) -> None:
+        if self.error is None:
+            try:
+                job()
+            except Exception as exc:
+                self._fail(exc)
+        if self.error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(self._failure())
+
+    def _fail(self, exc: Exception) -> None:
+        logger.critical(
+            "flush failed: %s; the store takes no more messages, restart it on a sound disk",
+            exc,
+            exc_info=None if isinstance(exc, OSError) else exc,
+        )
+        self.error = exc
+
+    def _failure(self) -> StoreNotWritable:
+        return StoreNotWritable(f"a flush failed: {self.error}; what the disk holds is unknown until a restart")

@@ -1,0 +1,69 @@
+"""Descriptors for many small files, of which only some are open at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .disk import Disk
+
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+
+class OpenFiles:
+    """Descriptors of queue files, opened when they are needed; those used longest ago are closed first.
+
+    When the process has no more descriptors, half of those kept here are given up and the call is tried again.
+    """
+
+    def __init__(self, disk: Disk, limit: int = 256) -> None:
+        self.disk = disk
+        self._limit = limit
+        self._open: OrderedDict[Path, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, path: Path) -> int:
+        """A descriptor of the file at `path`, to be used at once and not kept. OSError if it cannot be opened."""
+        fd = self._open.get(path)
+        if fd is not None:
+            self._open.move_to_end(path)
+            return fd
+        return self._keep(path, lambda: os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+    def create(self, path: Path, size: int) -> int:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Sparse: ten thousand queues of six megabytes must not take sixty gigabytes.
+        return self._keep(path, lambda: self.disk.create(path, size, reserve=False))
+
+    def forget(self, path: Path) -> None:
+        """Close the descriptor of `path`, if there is one: the file is about to go."""
+        fd = self._open.pop(path, None)
+        if fd is not None:
+            os.close(fd)
+
+    def close(self) -> None:
+        self._close_down_to(0)
+
+    def _keep(self, path: Path, opened: Callable[[], int]) -> int:
+        try:
+            fd = opened()
+        except OSError as exc:
+            if exc.errno not in _NO_DESCRIPTORS or not self._open:
+                raise
+            self._close_down_to(len(self._open) // 2)
+            fd = opened()
+        self._open[path] = fd
+        self._close_down_to(self._limit)
+        return fd
+
+    def _close_down_to(self, count: int) -> None:
+        while len(self._open) > count:
+            os.close(self._open.popitem(last=False)[1])

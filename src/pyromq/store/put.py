@@ -1,0 +1,303 @@
+"""The hot path of a message: from what a producer sent to bytes in the commit log, many messages by one write.
+
+`Appender.put` takes all that arrived, gives each message its offsets and time, joins the records and writes them; then,
+in the same turn, come the queue entries. Its cost per message is the broker's, so it is one loop without detours.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+from zlib import crc32
+
+import msgspec
+
+from pyromq.errors import MessageRefused
+from pyromq.protocol import properties as props
+from pyromq.protocol import sysflag
+from pyromq.protocol.record import HEADS, MAGIC_V1, MAGIC_V2
+
+from .commit_log import BLANK_SIZE
+from .format import ENTRY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyromq.protocol.record import MessageRecord
+
+    from .commit_log import CommitLog
+    from .consume_queue import ConsumeQueue
+    from .index import IndexFiles
+    from .tags import TagsCodes
+
+    # Messages for one queue. Several are a batch: they lie side by side in one file, or are not stored at all.
+    Unit: TypeAlias = tuple[ConsumeQueue, Sequence[MessageRecord]]
+
+MAX_TOPIC = 127
+MAX_RETRY_TOPIC = 255
+RETRY_PREFIX = "%RETRY%"
+
+_OVERHEAD = 64 * 1024  # what a record may have beyond the largest body
+_PROPERTIES_LENGTH = struct.Struct(">h")
+_TOPIC_LENGTH_V2 = struct.Struct(">h")
+_V4 = sysflag.HOST_V4_LENGTH
+_HOST_LENGTHS = (sysflag.HOST_V4_LENGTH, sysflag.HOST_V6_LENGTH)
+_NO_HOSTS = ~sysflag.HOSTS_MASK
+_HOSTLESS_SIZE = HEADS[0].size - 2 * _V4 + _PROPERTIES_LENGTH.size  # of a record without topic and hosts
+_MAX_FIXED_SIZE = HEADS[3].size + _PROPERTIES_LENGTH.size
+
+
+class PutStatus(Enum):
+    """How storing a message ended, by RocketMQ's names. After the first four it is stored."""
+
+    PUT_OK = "PUT_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
+    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
+    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED"
+    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+
+
+_OK = PutStatus.PUT_OK
+
+
+class PutResult(msgspec.Struct, frozen=True, gc=False):
+    """Where a message lies, if it was stored; otherwise `error` says why not."""
+
+    status: PutStatus
+    physical_offset: int = -1
+    queue_offset: int = -1
+    store_timestamp: int = 0
+    size: int = 0
+    error: str = ""
+
+    def with_status(self, status: PutStatus) -> PutResult:
+        """The same place, reached in another way."""
+        return msgspec.structs.replace(self, status=status)
+
+
+class Appender:
+    """Puts messages into the commit log, their entries into the queues and their keys into the index."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        tags: TagsCodes,
+        index: IndexFiles | None,
+        clock: Callable[[], float],
+        *,
+        max_message_size: int,
+        compatible_49: bool = False,
+    ) -> None:
+        self._log = log
+        self._tags = tags
+        self._index = index
+        self._clock = clock
+        self._compatible_49 = compatible_49
+        self.max_message_size = max_message_size
+        self._batch = _Batch(0, 0)
+        # The store time of the newest message.
+        self.last_timestamp = 0
+        # Queues that got entries since somebody took the table, in the order of the first entry.
+        self.touched: dict[ConsumeQueue, object] = {}
+
+    @property
+    def max_message_size(self) -> int:
+        """The largest body that is taken."""
+        return self._max_message_size
+
+    @max_message_size.setter
+    def max_message_size(self, size: int) -> None:
+        self._max_message_size = size
+        # Body, properties and topic of so few bytes together break no limit.
+        self._max_plain = min(size, props.MAX_LENGTH, self._log.file_size - BLANK_SIZE - _MAX_FIXED_SIZE)
+
+    def put(self, units: Sequence[Unit]) -> list[PutResult]:
+        """Store messages in this order; one result for each message, in the same order.
+
+        Their offsets and store times are given here, whatever the records say. Whoever reads a queue finds its messages
+        as soon as this returns. A unit is stored as a whole or, as its results say, not at all.
+        """
+        results: list[PutResult] = []
+        try:
+            return self._put(units, results)
+        except (struct.error, MessageRefused) as exc:
+            # Some value does not fit its field. Which one is found out by storing unit by unit.
+            for queue, mark in self._batch.queues.items():
+                queue.reset(mark)
+            del results[self._batch.first_result :]
+            return self._put_singly(units, results, str(exc))
+
+    def _put_singly(self, units: Sequence[Unit], results: list[PutResult], error: str) -> list[PutResult]:
+        """Store the units that have no results yet one by one; if it is only one, it is the one with the `error`."""
+        if len(units) == 1:
+            illegal = PutResult(PutStatus.MESSAGE_ILLEGAL, error=f"a field does not fit into a record: {error}")
+            return [illegal] * len(units[0][1])
+        done = len(results)
+        for unit in units:
+            if done >= len(unit[1]) > 0:
+                done -= len(unit[1])
+            else:
+                results += self.put([unit])
+        return results
+
+    def _put(self, units: Sequence[Unit], results: list[PutResult]) -> list[PutResult]:
+        log = self._log
+        tags_of = self._tags.of_tag
+        pack_entry = ENTRY.pack
+        max_plain = self._max_plain
+        # Along the log, store times never go back, whatever the clock does.
+        now = max(int(self._clock() * 1000), self.last_timestamp)
+        batch = self._batch = _Batch(len(results), now)
+        pieces, queues, keyed = batch.pieces, batch.queues, batch.keyed
+        position = int(log.end)
+        limit = position + log.room() - BLANK_SIZE
+        for queue, records in units:
+            topic_field = queue.topic_field
+            size = max_plain
+            if len(records) == 1:
+                size = len(records[0].body) + len(records[0].properties) + len(topic_field)
+            if size >= max_plain or position + size + _MAX_FIXED_SIZE > limit or not topic_field:
+                # Only a large message, a batch or a long topic can break a limit; or the file is nearly full.
+                try:
+                    size, topic_field = self._measure(queue, records)
+                except MessageRefused as exc:
+                    results += [PutResult(PutStatus.MESSAGE_ILLEGAL, error=str(exc))] * len(records)
+                    continue
+                if position + size > limit:
+                    # What was placed goes into this file, the rest into the next one.
+                    self._write(batch, results)
+                    batch = self._batch = _Batch(len(results), now)
+                    pieces, queues, keyed = batch.pieces, batch.queues, batch.keyed
+                    try:
+                        log.roll()
+                    except OSError as exc:
+                        failed = PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, error=f"no new commit log file: {exc}")
+                        return results + [failed] * (sum(len(unit[1]) for unit in units) - len(results))
+                    position = int(log.end)
+                    limit = position + log.room() - BLANK_SIZE
+            for record in records:
+                body = record.body
+                properties = record.properties
+                born_host = record.born_host
+                store_host = record.store_host
+                # The sender's host bits do not count: a record that lies about them ends the log at the next start.
+                sys_flag = record.sys_flag & _NO_HOSTS
+                if len(born_host) != _V4 or len(store_host) != _V4:
+                    sys_flag = _with_hosts(sys_flag, born_host, store_host)
+                head = HEADS[sys_flag >> 4 & 3]
+                size = head.size + len(body) + len(topic_field) + 2 + len(properties)
+                queue_offset = 0
+                if not sys_flag & sysflag.PREPARED:  # nor rolled back: it has an entry in its queue
+                    queue_offset = queue.max_offset
+                    if queue not in queues:
+                        queues[queue] = queue.mark()
+                    tags_code = (
+                        self._tags.of(queue.topic, properties, now) if queue.is_schedule else tags_of(properties)
+                    )
+                    # queue.add, without the call
+                    queue.tail += pack_entry(position, size, tags_code)
+                    queue.max_offset = queue_offset + 1  # type: ignore[assignment]  # still a queue offset
+                    queue.max_physical = position + size
+                pieces += (
+                    head.pack(
+                        size,
+                        MAGIC_V1 if queue.topic_field else MAGIC_V2,
+                        crc32(body) & 0x7FFFFFFF,
+                        queue.queue_id,
+                        record.flag,
+                        queue_offset,
+                        position,
+                        sys_flag,
+                        record.born_timestamp,
+                        born_host,
+                        now,
+                        store_host,
+                        record.reconsume_times,
+                        record.prepared_transaction_offset,
+                        len(body),
+                    ),
+                    body,
+                    topic_field,
+                    _PROPERTIES_LENGTH.pack(len(properties)),
+                    properties,
+                )
+                if sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK:
+                    keyed += (queue.topic, properties, position, now)
+                results.append(PutResult(_OK, position, queue_offset, now, size))
+                position += size
+        self._write(batch, results)
+        return results
+
+    def _write(self, batch: _Batch, results: list[PutResult]) -> None:
+        """Write what was placed, by one write. If the disk does not take it, nothing of it was ever there."""
+        if not batch.pieces:
+            return
+        try:
+            self._log.write(b"".join(batch.pieces))
+        except OSError as exc:
+            # No reader has run in between, so nobody has seen the entries that are taken back.
+            for queue, mark in batch.queues.items():
+                queue.reset(mark)
+            failed = PutResult(PutStatus.UNKNOWN_ERROR, error=f"commit log not written: {exc}")
+            for number in range(batch.first_result, len(results)):
+                if results[number].status is _OK:
+                    results[number] = failed
+            return
+        self.last_timestamp = batch.store_time
+        self.touched |= batch.queues
+        if self._index is not None:
+            self._index.add_all(batch.keyed)
+
+    def _measure(self, queue: ConsumeQueue, records: Sequence[MessageRecord]) -> tuple[int, bytes]:
+        """Bytes that `records` take in the log, and the topic field of each. MessageRefused if they break a limit."""
+        topic_field = queue.topic_field or self._long_topic(queue.topic)
+        total = 0
+        for record in records:
+            body, properties = len(record.body), len(record.properties)
+            if body > self.max_message_size:
+                raise MessageRefused(f"the body has {body} bytes, at most {self.max_message_size} are allowed")
+            if properties > props.MAX_LENGTH:
+                raise MessageRefused(f"the properties have {properties} bytes, at most {props.MAX_LENGTH} are allowed")
+            hosts = len(record.born_host) + len(record.store_host)
+            total += _HOSTLESS_SIZE + hosts + body + len(topic_field) + properties
+        if total > self.max_message_size + _OVERHEAD or total + BLANK_SIZE > self._log.file_size:
+            raise MessageRefused(f"{total} bytes are too much for one write to this store")
+        return total, topic_field
+
+    def _long_topic(self, topic: str) -> bytes:
+        """The topic field of a record of version 2, for topics that do not fit one of version 1."""
+        size = len(topic.encode())
+        limit = MAX_RETRY_TOPIC if topic.startswith(RETRY_PREFIX) else MAX_TOPIC
+        if size > limit:
+            raise MessageRefused(f"the topic has {size} bytes, at most {limit} are allowed")
+        if self._compatible_49:
+            raise MessageRefused(
+                f"a topic of {size} bytes would end the log of RocketMQ 4.9 (storeCompatible49 is set)"
+            )
+        return _TOPIC_LENGTH_V2.pack(size) + topic.encode()
+
+
+def _with_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
+    """`sys_flag` with the bits of these hosts. MessageRefused if one is no host."""
+    for host in (born_host, store_host):
+        if len(host) not in _HOST_LENGTHS:
+            raise MessageRefused(f"a host of {len(host)} bytes")
+    return sysflag.with_hosts(sys_flag, born_host, store_host)
+
+
+class _Batch:
+    """What one write takes with it: its bytes, the queues as they were before it, and the records to be indexed."""
+
+    __slots__ = ("first_result", "keyed", "pieces", "queues", "store_time")
+
+    def __init__(self, first_result: int, store_time: int) -> None:
+        self.first_result = first_result
+        self.store_time = store_time
+        self.pieces: list[bytes] = []
+        self.queues: dict[ConsumeQueue, tuple[int, int, int]] = {}
+        self.keyed: list[Any] = []

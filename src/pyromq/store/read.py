@@ -1,0 +1,204 @@
+"""Reading a queue: which messages a pull gets, and where the next one should begin (docs/spec/store.md 9)."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyromq.errors import OffsetOutOfRange
+from pyromq.protocol.record import MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP_AT
+
+from .commit_log import HEAD
+from .format import ENTRY, MAX_EXT_ADDRESS, PRE_BLANK_SIZE, QueueOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .commit_log import CommitLog
+    from .config import StoreConfig
+    from .consume_queue import ConsumeQueue
+    from .consume_queue_ext import ConsumeQueueExt
+
+logger = logging.getLogger(__name__)
+
+MAX_EXAMINED = 800  # entries that one read looks at, unless more messages are asked for
+
+
+class GetStatus(Enum):
+    """How reading a queue went, by RocketMQ's names."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class GetResult(msgspec.Struct, frozen=True):
+    """What a read found. `slices` are views of the commit log, in order; joined they are the records."""
+
+    status: GetStatus
+    next_offset: QueueOffset
+    min_offset: QueueOffset
+    max_offset: QueueOffset
+    slices: list[memoryview] = []
+    count: int = 0
+    size: int = 0
+    suggest_slave: bool = False
+
+
+class Reader:
+    """Reads queues of one store. Sizes and counts are limited as RocketMQ limits them, less for old messages."""
+
+    def __init__(self, log: CommitLog, config: StoreConfig, memory: int) -> None:
+        self._log = log
+        self._memory = memory
+        self.config = config
+
+    def get(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        max_count: int,
+        tags: Callable[[int], bool] | None = None,
+        match: Callable[[memoryview], bool] | None = None,
+    ) -> GetResult:
+        """Messages of `queue` from `offset` on: at most `max_count`, those whose tags code and record match."""
+        low, high = queue.min_offset, queue.max_offset
+        if high == 0:
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, QueueOffset(0), low, high)
+        if offset < low:
+            return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+        if offset == high:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, QueueOffset(offset), low, high)
+        if offset > high:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+        entries = queue.entries(offset, max(MAX_EXAMINED, max_count))
+        if not entries:
+            return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
+        return self._collect(queue, offset, max_count, entries, tags, match)
+
+    def _collect(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        max_count: int,
+        entries: bytes,
+        tags: Callable[[int], bool] | None,
+        match: Callable[[memoryview], bool] | None,
+    ) -> GetResult:
+        config = self.config
+        log = self._log
+        log_end = int(log.end)
+        # Bytes behind the end of the log that count as being in memory.
+        recent = self._memory * config.memory_ratio // 100
+        recent_from = log_end - recent
+        read = log.read
+        unpack_head = HEAD.unpack_from
+        ext = queue.ext
+        slices: list[memoryview] = []
+        count = size = examined = 0
+        last = log_end
+        removed_below = 0
+        removed = False
+        for physical, record_size, tags_code in ENTRY.iter_unpack(entries):
+            if physical < removed_below or record_size == PRE_BLANK_SIZE:
+                examined += 1
+                continue
+            last = physical
+            if physical >= recent_from:
+                max_bytes, max_messages = config.max_bytes_in_memory, config.max_count_in_memory
+            else:
+                max_bytes, max_messages = config.max_bytes_on_disk, config.max_count_on_disk
+            if count and (count >= max_count or size + record_size > max_bytes or count >= max_messages):
+                break
+            examined += 1
+            if tags is not None:
+                if tags_code > MAX_EXT_ADDRESS:
+                    if not tags(tags_code):
+                        continue
+                elif not _matches(ext, tags_code, tags):
+                    continue
+            try:
+                record = read(physical, record_size)
+                own_size, magic, own_offset = unpack_head(record)
+            except OffsetOutOfRange:
+                removed = True
+                if 0 <= physical < log_end and log.segment_at(physical) is None:
+                    # Cleaned up since; so is all that lies in the same file.
+                    removed_below = physical - physical % log.file_size + log.file_size
+                continue
+            except struct.error:  # too short for a record
+                own_size = -1
+            if own_size != record_size or own_offset != physical or (magic != MAGIC_V1 and magic != MAGIC_V2):
+                # The entry is damaged. Whatever lies there, it is not this message.
+                logger.warning("%r: entry %s points to no record", queue, offset + examined - 1)
+                removed = True
+                continue
+            if match is not None and not match(record):
+                continue
+            slices.append(record)
+            count += 1
+            size += record_size
+        if count:
+            status = GetStatus.FOUND
+        else:
+            status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
+        return GetResult(
+            status,
+            QueueOffset(offset + examined),
+            queue.min_offset,
+            queue.max_offset,
+            slices,
+            count,
+            size,
+            log_end - last > recent,
+        )
+
+    def store_time(self, queue: ConsumeQueue, offset: int) -> int:
+        """When the message at `offset` was stored; -1 if it is not there."""
+        entry = queue.entry(offset)
+        if entry is None or not self._log.holds(entry[0], entry[1]):
+            return -1
+        return store_time_of(self._log.read(entry[0], entry[1]))
+
+    def offset_by_time(self, queue: ConsumeQueue, timestamp: int, *, upper: bool = False) -> QueueOffset:
+        """The first message stored at or after `timestamp`; with `upper`, the last one at or before it.
+
+        Where there is none: the end of the queue, or with `upper` its beginning.
+        """
+        low, high = int(queue.min_offset), int(queue.max_offset)
+        # The first offset whose message was stored at or after `bound`.
+        bound = timestamp + 1 if upper else timestamp
+        while low < high:
+            middle = (low + high) // 2
+            # A filler has no time; the first message behind it has.
+            probe = queue.first_real(middle, high)
+            if probe < high and self.store_time(queue, probe) < bound:
+                low = probe + 1
+            else:
+                high = middle
+        if not upper:
+            return queue.first_real(low)
+        last = queue.last_real(low, queue.min_offset)
+        return queue.min_offset if last is None else last
+
+
+def _matches(ext: ConsumeQueueExt | None, address: int, tags: Callable[[int], bool]) -> bool:
+    """Whether the tags code of which an entry has only the address matches. If nobody knows it, the client decides."""
+    tags_code = None if ext is None else ext.tags_code(address)
+    return tags_code is None or tags(tags_code)
+
+
+def store_time_of(record: memoryview) -> int:
+    """The store time in the head of a record."""
+    at = STORE_TIMESTAMP_AT[20 if record[39] & 0x10 else 8]
+    return int.from_bytes(record[at : at + 8], "big", signed=True)

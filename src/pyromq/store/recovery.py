@@ -1,0 +1,353 @@
+"""Recovery: where the commit log really ends, and what queues and index miss of it.
+
+After a clean stop the last files of the log are read, to find its end, and whatever the queues miss. After a crash the
+log is read again from a point that was on disk for certain; what queues and index have of what lies behind it is thrown
+away and made anew, since pages of it may be missing or torn.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from pyromq.errors import CorruptRecord
+from pyromq.protocol import sysflag
+from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, read_head
+
+from . import failpoints
+from .consume_queue import Gap
+from .format import PhysicalOffset, QueueOffset
+from .queues import is_folder_name
+from .scan import ScannedRecord, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from .commit_log import CommitLog
+    from .consume_queue import ConsumeQueue
+    from .index import IndexFiles
+    from .queue_ends import QueueEnd, QueueEnds
+    from .queues import ConsumeQueues
+    from .segment import Segment
+    from .tags import TagsCodes
+
+logger = logging.getLogger(__name__)
+
+_STEP = 1024  # records whose keys are hashed together
+_WRITE_EVERY = 64 * _STEP  # records, after which the entries made of them go to the system
+_SECTOR = 512  # what a disk writes as a whole, if not more
+
+
+class Dispatch:
+    """Gives records that are read back from the log to the queues and the index; `only` some queues, if it says so."""
+
+    def __init__(
+        self,
+        queues: ConsumeQueues,
+        index: IndexFiles | None,
+        tags: TagsCodes,
+        only: Collection[ConsumeQueue] | None = None,
+    ) -> None:
+        self._queues = queues
+        self._index = index
+        self._tags = tags
+        self._only = only
+        self._touched: dict[ConsumeQueue, None] = {}
+        self.count = 0
+
+    def record(self, record: ScannedRecord) -> None:
+        """OSError if the disk does not take the entries that have come together."""
+        (physical, size, queue_id, queue_offset, sys_flag, store_timestamp, topic, properties) = record
+        kind = sys_flag & sysflag.TRANSACTION_MASK
+        if kind in (sysflag.NOT_TRANSACTION, sysflag.COMMIT):
+            queue = self._queue(topic, queue_id, physical)
+            if queue is not None:
+                tags_code = self._tags.of(topic, properties, store_timestamp)
+                if queue.put(QueueOffset(queue_offset), physical, size, tags_code):
+                    self._touched[queue] = None
+        if self._index is not None and kind != sysflag.ROLLBACK:
+            self._index.add(topic, properties, physical, store_timestamp)
+        self.count += 1
+        if self.count % _STEP == 0:
+            self._relieve()
+
+    def _queue(self, topic: str, queue_id: int, physical: int) -> ConsumeQueue | None:
+        queue = self._queues.find(topic, queue_id)
+        if self._only is not None:
+            return queue if queue in self._only else None
+        if queue is None:
+            if queue_id < 0 or not is_folder_name(topic):
+                # Nothing protects these fields of a record. It keeps its place in the log, where its id finds it.
+                logger.warning("record at %d: no queue can be %r, %d; passed over", physical, topic, queue_id)
+                return None
+            queue = self._queues.get(topic, queue_id)
+        return queue
+
+    def _relieve(self) -> None:
+        """Keep memory flat, however long the log is."""
+        if self._index is not None:
+            self._index.drain()
+        if self.count % _WRITE_EVERY == 0:
+            for queue in self._touched:
+                queue.write_out()
+            self._touched.clear()
+
+
+class Recovery:
+    """Brings log, queues and index together again. All files are loaded; OSError ends it, to be begun anew."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: IndexFiles | None,
+        tags: TagsCodes,
+        *,
+        check_crc: bool = True,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._tags = tags
+        self._check_crc = check_crc
+        self._progress = Progress()
+        self._is_crash = False
+        # The newest store time that was read.
+        self.last_timestamp = 0
+        # How many records were dispatched.
+        self.count = 0
+
+    def after_stop(self, ends: QueueEnds | None = None) -> None:
+        """Read the last three files, and earlier ones if a queue ends there, or ended elsewhere by what `ends` says."""
+        log, queues = self._log, self._queues
+        segments = log.segments
+        if not segments:
+            self._forget_all()
+            return
+        start = segments[-3:][0].start
+        queues.mend(log.start)
+        for queue in queues:
+            queue.drop_unknown(log.holds, start)
+        remembered = ends.queues if ends is not None and self._ends_at(ends.log_end) else []
+        for queue_end in remembered:
+            self._compare(queue_end)
+        # Where the queues end, all records before it have entries; unless one was just found to miss some.
+        dispatch_from = min(
+            (queue.gap.physical for queue in queues if queue.gap is not None), default=max(queues.max_physical, 0)
+        )
+        dispatch_from = max(dispatch_from, log.start)
+        dispatch = Dispatch(queues, self._index, self._tags)
+        self._dispatch_older(dispatch, dispatch_from, start)
+        self._find_end(start, dispatch_from, dispatch)
+        if self._index is not None and self._index.last_update[1] >= log.end:
+            self._index.cut_back(log.end)
+        self._close_gaps(dispatch_from)
+        if ends is not None and log.end == ends.log_end:
+            for queue_end in remembered:
+                self._keep_offsets(queue_end)
+        queues.correct_min(log.start)
+
+    def after_crash(self, safe_timestamp: int) -> None:
+        """Read the log again from the newest file that began before `safe_timestamp`, and dispatch all of it."""
+        log, queues = self._log, self._queues
+        segments = log.segments
+        if not segments:
+            self._forget_all()
+            return
+        self._is_crash = True
+        start = start_after_crash(segments, safe_timestamp)
+        if self._index is not None:
+            self._index.cut_back(start)
+        queues.cut_back(start)
+        queues.mend(log.start)
+        for queue in queues:
+            queue.drop_unknown(log.holds, log.start)
+        dispatch = Dispatch(queues, self._index, self._tags)
+        self._find_end(start, start, dispatch)
+        self._close_gaps(start)
+        queues.correct_min(log.start)
+
+    def _forget_all(self) -> None:
+        """There is no log: whatever queues and index say is about messages that are gone."""
+        self._queues.delete_all()
+        if self._index is not None:
+            self._index.destroy()
+
+    # The log
+
+    def _find_end(self, start: int, dispatch_from: int, dispatch: Dispatch) -> None:
+        """Cut the log after the last whole record, which must lie behind `start`; the queues follow."""
+        end = self._read(start, dispatch_from, dispatch)
+        self._settle()
+        self.count += dispatch.count
+        self._log.truncate(end)
+        # A killed process leaves behind what is not on disk yet; from now on it counts as flushed.
+        self._log.sync(start)
+        self._queues.truncate(end)
+
+    def _read(self, start: int, dispatch_from: int, dispatch: Dispatch) -> PhysicalOffset:
+        segments = [segment for segment in self._log.segments if segment.start >= start]
+        end = PhysicalOffset(start)
+        for segment in segments:
+            if segment.start != end:
+                # What it held is lost; what comes behind it is not.
+                logger.error("commit log: no file for %s to %s; its messages are gone", end, segment.start)
+            whole, end = self._read_file(segment, dispatch_from, dispatch)
+            failpoints.hit("log.recovered")
+            self._progress(segment.end - start, segments[-1].end - start)
+            if not whole:
+                break
+        return end
+
+    def _read_file(self, segment: Segment, dispatch_from: int, dispatch: Dispatch) -> tuple[bool, PhysicalOffset]:
+        """Whether the log goes on in the next file, and where its records end or go on."""
+        at = 0
+        record = None
+        try:
+            for record in scan(segment.view, 0, segment.start, check_crc=self._check_crc):
+                if self._is_crash and is_torn(segment.view, at, record):
+                    raise CorruptRecord("a part of it was never written", segment.start + at)
+                if record.physical_offset >= dispatch_from:
+                    dispatch.record(record)
+                at = record.physical_offset + record.size - segment.start
+            kind, _ = read_head(segment.view, at)
+        except CorruptRecord as exc:
+            if segment.size - at < SIZE_AND_MAGIC.size:
+                return True, PhysicalOffset(segment.end)
+            logger.warning("the commit log ends at %s: %s", segment.start + at, exc)
+            return False, PhysicalOffset(segment.start + at)
+        finally:
+            if record is not None:
+                self.last_timestamp = max(self.last_timestamp, record.store_timestamp)
+        if kind is HeadKind.BLANK:
+            return True, PhysicalOffset(segment.end)
+        return False, PhysicalOffset(segment.start + at)
+
+    def _ends_at(self, end: int) -> bool:
+        """Whether nothing was written to the log at or behind `end`, which was its end."""
+        segment = self._log.segment_at(end)
+        if segment is None:
+            return self._log.end == end
+        try:
+            return read_head(segment.view, end - segment.start)[0] is HeadKind.END
+        except CorruptRecord:
+            return False
+
+    # Queues that miss entries
+
+    def _compare(self, end: QueueEnd) -> None:
+        """Note a gap if a queue does not end where it did when the store was closed."""
+        queue = self._queues.get(end.topic, end.queue_id)
+        if (queue.max_offset, queue.max_physical) == (end.max_offset, end.max_physical):
+            return
+        logger.warning("%r ended at %d when the store was closed; reading the log again", queue, end.max_offset)
+        queue.cut(end.max_offset)
+        if queue.max_offset == end.max_offset and queue.max_physical != end.max_physical:
+            queue.cut(QueueOffset(queue.max_offset - 1))
+        if queue.max_offset < end.max_offset:
+            queue.gap = Gap(queue.max_offset, queue.max_physical)
+
+    def _keep_offsets(self, end: QueueEnd) -> None:
+        """Messages that are neither in the queue nor in the log are gone; no other one may get their offsets."""
+        queue = self._queues.find(end.topic, end.queue_id)
+        if queue is not None and queue.max_offset < end.max_offset:
+            queue.fill_up_to(end.max_offset)
+            queue.gap = None
+
+    def _close_gaps(self, dispatched_from: int) -> None:
+        """Look for entries that are missing in the part of the log that was not dispatched yet."""
+        missing = []
+        for queue in self._queues:
+            if queue.gap is None:
+                continue
+            gap, queue.gap = queue.gap, None
+            is_deleted = gap.physical == 0 and queue.topic in self._queues.deleted_topics
+            if max(gap.physical, self._log.start) < dispatched_from and not is_deleted:
+                missing.append((queue, gap))
+        if not missing:
+            return
+        start = max(min(gap.physical for _, gap in missing), self._log.start)
+        logger.warning("%d queues miss entries; reading the log again from %d", len(missing), start)
+        for queue, gap in missing:
+            if gap.offset == 0:
+                queue.clear()
+            else:
+                queue.cut(gap.offset)
+        dispatch = Dispatch(self._queues, None, self._tags, only=frozenset(queue for queue, _ in missing))
+        self._dispatch_older(dispatch, start, self._log.end)
+        self._settle()
+        for queue, _ in missing:
+            queue.gap = None
+
+    def _settle(self) -> None:
+        for queue in self._queues:
+            queue.settle(is_new=queue.topic in self._queues.deleted_topics)
+
+    def _dispatch_older(self, dispatch: Dispatch, start: int, end: int) -> None:
+        """Dispatch the records from `start` up to `end`, in a part of the log that is not to be cut.
+
+        Damage there costs what it hits and the rest of its file, no more.
+        """
+        segments = [segment for segment in self._log.segments if segment.end > start and segment.start < end]
+        for segment in segments:
+            try:
+                for record in _records_before(end, scan(segment.view, 0, segment.start, check_crc=False)):
+                    if record.physical_offset >= start:
+                        dispatch.record(record)
+            except CorruptRecord as exc:
+                logger.error("%s; passing over the rest of its file", exc)
+            self._progress(segment.end - start, end - start)
+
+
+def _records_before(end: int, records: Iterable[ScannedRecord]) -> Iterable[ScannedRecord]:
+    for record in records:
+        if record.physical_offset >= end:
+            return
+        yield record
+
+
+def is_torn(view: memoryview, at: int, record: ScannedRecord) -> bool:
+    """Whether a power failure took a part of the topic or the properties of the record at `at`.
+
+    No checksum protects them. What was never written reads as zeros, and is missing by whole sectors. Zeros of a
+    producer's own are told from that by what follows in their sector, unless theirs is the very last message.
+    """
+    if b"\0" not in record.properties and "\0" not in record.topic:
+        return False
+    end = at + record.size
+    # Beginning behind the body, which has a checksum, and the length of the topic, which would not fit.
+    first = end - len(record.properties) - 2 - len(record.topic.encode())
+    sectors = (view[sector : sector + _SECTOR] for sector in range(-(-first // _SECTOR) * _SECTOR, end, _SECTOR))
+    return any(sector == bytes(len(sector)) for sector in sectors)
+
+
+def start_after_crash(segments: Sequence[Segment], safe_timestamp: int) -> int:
+    """Where to begin after a crash: the newest file whose first message was flushed, with its entries, before it."""
+    for segment in reversed(segments):
+        first = first_record(segment)
+        if first is not None and 0 < first.store_timestamp <= safe_timestamp:
+            return segment.start
+    return segments[0].start if segments else 0
+
+
+def first_record(segment: Segment) -> ScannedRecord | None:
+    """The first record of a file, None if there is no whole one."""
+    try:
+        return next(scan(segment.view, 0, segment.start, check_crc=False), None)
+    except CorruptRecord:
+        return None
+
+
+class Progress:
+    """Says every few seconds how far a long recovery has come."""
+
+    def __init__(self, interval: float = 5.0) -> None:
+        self._interval = interval
+        self._last = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._last >= self._interval:
+            self._last = now
+            logger.info("recovering the commit log: %d %%", 100 * done // max(total, 1))

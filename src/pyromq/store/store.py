@@ -1,0 +1,433 @@
+"""The message store: commit log, consume queues, index and checkpoint in one folder.
+
+    with MessageStore(StoreConfig(root="data")) as store:
+        queue = store.queue("orders", 0)
+        (result,) = store.put([(queue, [MessageRecord("orders", b"hello")])])
+        store.get(queue, 0, 32).slices
+
+One thread uses a store; only fsync and the making of files happen in others, behind the scenes. `maintain` and `clean`
+are to be called now and then by whoever owns the store, since it has no clock of its own to be woken by.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from pyromq.errors import CorruptRecord, OffsetOutOfRange, StoreError, StoreNotWritable
+from pyromq.protocol import properties as props
+from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, decode_record, read_head
+from pyromq.settings import options_of
+
+from . import failpoints, queue_ends
+from .checkpoint import Checkpoint
+from .commit_log import CommitLog, is_head_of
+from .config import StoreConfig
+from .disk import Disk
+from .flush import Flusher
+from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, INDEX, refuse_foreign_store
+from .index import IndexFiles
+from .lock import StoreLock
+from .put import Appender, PutResult, PutStatus
+from .queue_ends import QUEUE_ENDS
+from .queues import ConsumeQueues
+from .read import GetResult, Reader
+from .recovery import Recovery
+from .removal import Removal
+from .retention import plan_cleaning
+from .tags import TagsCodes, parse_delay_levels
+from .upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from concurrent.futures import Future
+
+    from .consume_queue import ConsumeQueue
+    from .put import Unit
+
+logger = logging.getLogger(__name__)
+
+_AHEAD = 24 * 3600 * 1000  # ms; no clock that is right is so far behind a time it gave itself
+_QUERY_ROUNDS = 3
+
+# Causes for taking no messages.
+_CLOSED = "closed"
+_DISK = "disk"
+_QUEUES = "queues"
+
+
+class MessageStore:
+    """A store that is open. Nothing is buffered that was acknowledged: `put` returns when the system has the bytes.
+
+    What survives what: after `put`, a killed process; after the future of `flushed` is done, a power failure.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        *,
+        disk: Disk | None = None,
+        clock: Callable[[], float] = time.time,
+        memory: int | None = None,
+    ) -> None:
+        self.config = config
+        self.root = Path(config.root)
+        self._disk = disk or Disk()
+        self._clock = clock
+        self._lock: StoreLock | None = None
+        self._tags = TagsCodes(parse_delay_levels(config.delay_levels))
+        self._checkpoint = Checkpoint(self.root / CHECKPOINT, self._disk)
+        self.log = CommitLog(config.commit_log_folders, config.commit_log_file_size, self._disk)
+        self.queues = ConsumeQueues(
+            self.root, config.consume_queue_file_size, self._disk, ext_file_size=config.consume_queue_ext_file_size
+        )
+        self.index = (
+            IndexFiles(self.root / INDEX, config.hash_slots, config.index_entries, self._disk, clock)
+            if config.index
+            else None
+        )
+        self.reader = Reader(self.log, config, _physical_memory() if memory is None else memory)
+        self._appender = Appender(
+            self.log,
+            self._tags,
+            self.index,
+            clock,
+            max_message_size=config.max_message_size,
+            compatible_49=config.compatible_49,
+        )
+        self.flusher = Flusher(self.log, config)
+        self._upkeep = Upkeep(self.queues, self.index, self._checkpoint, self.flusher, self._disk, config)
+        self._removal = Removal(self._disk, config.delete_interval / 1000)
+        self._open = False
+        # How many more rounds of clean-up do not wait for their hour.
+        self._rounds_now = 0
+        # Why nothing may be written at present, by cause; empty when all is well.
+        self.refusals: dict[str, str] = {}
+
+    # Life
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Take the folder, recover it, and be ready. StoreError says what is in the way."""
+        config = self.config
+        began = time.monotonic()
+        if _CLOSED in self.refusals:
+            raise StoreError("a store is opened once; make a new MessageStore")
+        try:
+            self._disk.make_folder(self.root)
+        except OSError as exc:
+            raise StoreError(f"cannot make {self.root}: {exc.strerror}") from exc
+        self._lock = StoreLock(self.root)
+        try:
+            refuse_foreign_store(self.root)
+            crashed = (self.root / ABORT).exists()
+            self.log.load()
+            self.queues.load(crashed=crashed)
+            self._checkpoint.load()
+            if self.index is not None:
+                self.index.load(crashed, self._checkpoint.index)
+            # Before anything is changed: a crash in the middle of recovery is one too.
+            (self.root / ABORT).write_text(str(os.getpid()))
+            self._disk.sync_folder(self.root)
+            failpoints.hit("open.marked")
+            self._recover(crashed)
+        except OSError as exc:
+            self._close_files()
+            self._unlock()
+            raise StoreError(f"cannot open the store in {self.root}: {exc}") from exc
+        except BaseException:
+            self._close_files()
+            self._unlock()
+            raise
+        self.flusher.start()
+        self._upkeep.start(self._clock())
+        self._open = True
+        if config.transient_pool or config.warm_files:
+            logger.info("transientStorePoolEnable and warmMapedFileEnable have no effect in this store")
+        logger.info(
+            "store open in %.3g s, %s: log %s to %s, %s queues",
+            time.monotonic() - began,
+            "after a crash" if crashed else "after a clean stop",
+            self.log.start,
+            self.log.end,
+            len(self.queues),
+        )
+
+    def close(self) -> None:
+        """Flush everything and leave. The mark of a crash is removed only if all of it went well."""
+        if not self._open:
+            return
+        self._open = False
+        self.refusals[_CLOSED] = "the store was closed"
+        clean = False
+        try:
+            self._upkeep.finish(self._appender.last_timestamp)
+            if self.refusals.keys() == {_CLOSED}:
+                queue_ends.save(self.root / QUEUE_ENDS, self.log.end, self.queues, self._disk)
+                clean = True
+            failpoints.hit("close.synced")
+        except (OSError, StoreError) as exc:
+            logger.error("store not closed cleanly: %s; the next start will recover it", exc)
+        self._close_files()
+        try:
+            if clean:
+                failpoints.hit("close.unmark")
+                self._disk.delete(self.root / ABORT)
+        except OSError as exc:
+            logger.error("%s not deleted: %s; the next start will recover the store", self.root / ABORT, exc)
+        finally:
+            # Last of all: the mark is nobody else's until then.
+            self._unlock()
+
+    def abandon(self) -> None:
+        """Let go of everything as it is, as a crash would; the next `open` recovers. For tests, and for giving up."""
+        self._open = False
+        self.refusals[_CLOSED] = "the store was abandoned"
+        self._close_files()
+        self._unlock()
+
+    def _close_files(self) -> None:
+        self.flusher.stop()
+        if self.index is not None:
+            self.index.close()
+        self.queues.close()
+        self._removal.close()
+        self.log.close()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _recover(self, crashed: bool) -> None:
+        recovery = Recovery(self.log, self.queues, self.index, self._tags, check_crc=self.config.check_crc_on_recover)
+        ends = self.root / QUEUE_ENDS
+        if crashed:
+            recovery.after_crash(self._safe_timestamp())
+        else:
+            recovery.after_stop(queue_ends.load(ends))
+        # The next message must not precede the newest one, of whatever kind it is.
+        self._appender.last_timestamp = self._believed(recovery.last_timestamp, "the newest message")
+        failpoints.hit("open.recovered")
+        self._upkeep.write_and_sync(self.queues)
+        self._disk.delete(ends)
+        logger.info("commit log recovered: ends at %s, %s records dispatched", self.log.end, recovery.count)
+
+    def _safe_timestamp(self) -> int:
+        checkpoint = self._checkpoint
+        safe = checkpoint.min_timestamp_index if self.config.index_safe else checkpoint.min_timestamp
+        return self._believed(safe, "the checkpoint")
+
+    def _believed(self, timestamp: int, what: str) -> int:
+        """`timestamp`, or 0 if it lies so far ahead that a clock was wrong, or a bit flipped, when it was written."""
+        if timestamp <= self._clock() * 1000 + _AHEAD:
+            return timestamp
+        logger.warning("%s is of %s, long after now; not going by that", what, timestamp)
+        return 0
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Take over what may change while the store is open (`hot`); everything else stays as it was."""
+        hot = {option.name: getattr(config, option.name) for option in options_of(StoreConfig) if option.hot}
+        self.config = self.reader.config = dataclasses.replace(self.config, **hot)
+        self._appender.max_message_size = self.config.max_message_size
+
+    # Writing
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue to put messages into and to read them from. Keep it: it is the same object for good."""
+        return self.queues.get(topic, queue_id)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why messages are not taken at present, or None."""
+        if self.flusher.error is not None:
+            return f"a flush failed: {self.flusher.error}; restart on a sound disk"
+        return next(iter(self.refusals.values()), None)
+
+    def put(self, units: Sequence[Unit]) -> list[PutResult]:
+        """Store messages, see `Appender.put`. StoreNotWritable if the store takes none at present."""
+        if self.refusals or self.flusher.error is not None:
+            raise StoreNotWritable(self.refusal or "")
+        results = self._appender.put(units)
+        self._dispatched()
+        return results
+
+    def _dispatched(self) -> None:
+        """After entries were added in memory: hand full pages to the system, and the keys to the index."""
+        touched, self._appender.touched = self._appender.touched, {}
+        try:
+            self._upkeep.after_put(touched)
+        except (OSError, StoreError) as exc:
+            self._queues_failed(exc)
+
+    def flushed(self, end: int | None = None) -> Future[None]:
+        """A future that ends once the log up to `end`, or all of it, survives a power failure."""
+        return self.flusher.wait_for(int(self.log.end) if end is None else end)
+
+    def wait_flushed(self, end: int, timeout: float) -> PutStatus:
+        """Wait until the log up to `end` survives a power failure, at most `timeout` seconds.
+
+        PUT_OK if it does. Otherwise FLUSH_DISK_TIMEOUT, also if the flush failed: the messages are stored, and whether
+        they are on disk is not known.
+        """
+        try:
+            self.flushed(end).result(timeout)
+        except (TimeoutError, StoreNotWritable):
+            return PutStatus.FLUSH_DISK_TIMEOUT
+        return PutStatus.PUT_OK
+
+    # Reading
+
+    def get(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        max_count: int,
+        tags: Callable[[int], bool] | None = None,
+        match: Callable[[memoryview], bool] | None = None,
+    ) -> GetResult:
+        """Messages of a queue, see `Reader.get`. StoreError if its files cannot be read, or the store is closed."""
+        if not self._open:
+            raise StoreError("the store is closed")
+        return self.reader.get(queue, offset, max_count, tags, match)
+
+    def message_at(self, physical_offset: int) -> memoryview:
+        """The record that begins at `physical_offset`. OffsetOutOfRange if none does."""
+        try:
+            kind, size = read_head(self.log.read(physical_offset, SIZE_AND_MAGIC.size))
+            record = self.log.read(physical_offset, size)
+        except CorruptRecord:
+            raise OffsetOutOfRange(f"no message begins at {physical_offset}") from None
+        if kind is not HeadKind.RECORD or not is_head_of(record, physical_offset):
+            raise OffsetOutOfRange(f"no message begins at {physical_offset}")
+        return record
+
+    def query(self, topic: str, key: str, max_count: int, begin: int, end: int) -> list[memoryview]:
+        """The newest messages of `topic` with `key`, stored from `begin` to `end` (ms), oldest first."""
+        if self.index is None:
+            return []
+        limit = min(max_count, self.config.max_query)
+        seen: set[int] = set()
+        found: list[memoryview] = []
+        # Other keys may have the same hash; if they are in the way, older entries are looked at.
+        for _ in range(_QUERY_ROUNDS):
+            fresh = {*self.index.find(topic, key, limit + len(seen), begin, end)} - seen
+            records = [record for record in self._records_at(sorted(fresh)) if has_key(record, topic, key)]
+            found = records[max(0, len(records) + len(found) - limit) :] + found
+            if not fresh or len(found) >= limit:
+                break
+            seen |= fresh
+        return found
+
+    def _records_at(self, offsets: Iterable[int]) -> list[memoryview]:
+        """The records that are there."""
+        records = []
+        for offset in offsets:
+            with contextlib.suppress(OffsetOutOfRange):
+                records.append(self.message_at(offset))
+        return records
+
+    # Upkeep
+
+    def maintain(self) -> None:
+        """To be called about ten times a second: hands queues and index to the system, and moves the checkpoint on."""
+        try:
+            self._upkeep.step(self._clock(), self._appender.last_timestamp)
+        except (OSError, StoreError) as exc:
+            self._queues_failed(exc)
+        else:
+            self.refusals.pop(_QUEUES, None)
+
+    def delete_topic(self, topic: str) -> int:
+        """Remove the queues of a topic and say how many there were. Its messages stay in the log until they expire.
+
+        OSError if a file cannot be deleted. Nobody may go on using these queues; `queue` gives new ones.
+        """
+        # Files that wait to be deleted must not be deleted under the names of new ones.
+        for path in self._removal.take(self.root / CONSUME_QUEUE / topic):
+            self._disk.delete(path)
+        return self.queues.delete_topic(topic)
+
+    def clean_now(self, rounds: int = 20) -> None:
+        """Let the next rounds of clean-up delete expired files whatever the hour, as an operator asks for."""
+        self._rounds_now = rounds
+
+    def clean(self) -> list[Path]:
+        """To be called every `clean_interval`: delete what is expired, sooner when the disk is full. Returns what goes.
+
+        Also decides whether the disk is too full to take messages. Files of the log go in a thread, one by one.
+        """
+        log_used = [self._disk.used_ratio(folder) for folder in self.config.commit_log_folders]
+        root_used = self._disk.used_ratio(self.root)
+        plan = plan_cleaning(
+            self.config, log_used, root_used, self.log.segments, self._clock(), by_operator=self._rounds_now > 0
+        )
+        self._rounds_now = max(0, self._rounds_now - 1)
+        if plan.disk_full:
+            if _DISK not in self.refusals:
+                logger.error("disk %d %% full; no more messages until it is less", 100 * max(*log_used, root_used))
+            self.refusals[_DISK] = "the disk is nearly full"
+        elif plan.disk_recovered and _DISK in self.refusals:
+            del self.refusals[_DISK]
+            logger.warning("disk has room again; taking messages")
+        going = self._drop_log_files(plan.delete)
+        if going:
+            logger.info("deleting %s commit log files, up to %s: %s", len(going), self.log.start, plan.reason)
+            going += [path for queue in self.queues for path in queue.expire(self.log.start)]
+            self._removal.add(going)
+        self._removal.run()
+        return going + self._expire_index() if going else []
+
+    def _drop_log_files(self, count: int) -> list[Path]:
+        """Take up to `count` of the oldest files out of the log."""
+        going: list[Path] = []
+        # While one cannot be deleted, dropping more would not make room.
+        if not self._removal:
+            for segment in self.log.segments[:count]:
+                if segment.end > self.flusher.flushed:
+                    break  # the flush thread may be at it
+                self.log.drop_oldest()
+                segment.close()
+                going.append(segment.path)
+        return going
+
+    def _expire_index(self) -> list[Path]:
+        if self.index is not None:
+            try:
+                return self.index.expire(self.log.start)
+            except OSError as exc:
+                logger.warning("index not cleaned: %s; trying again with the next clean-up", exc)
+        return []
+
+    def _queues_failed(self, exc: Exception) -> None:
+        # The messages are stored; their entries are in memory and could be made anew. But there must be an end to it.
+        if _QUEUES not in self.refusals:
+            logger.error("queues or index not written: %s; taking no more messages until they are", exc)
+        self.refusals[_QUEUES] = f"consume queues or index cannot be written: {exc}"
+
+
+def has_key(record: memoryview, topic: str, key: str) -> bool:
+    """Whether a record, found by a hash, really has the key."""
+    try:
+        message = decode_record(record, check_crc=False)
+    except CorruptRecord:
+        return False
+    if message.topic != topic:
+        return False
+    keys = (message.find_property(props.KEYS) or "").split(props.KEY_SEPARATOR)
+    return key in keys or key == message.find_property(props.UNIQ_KEY)
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

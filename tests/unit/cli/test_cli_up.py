@@ -1,0 +1,89 @@
+"""What `pyromq up` starts with which settings. That it runs is shown in tests/integration/broker/test_up_command.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyromq.broker.config import BrokerConfig, BrokerServerConfig
+from pyromq.cli.up import Plan
+from pyromq.namesrv import NamesrvConfig
+from pyromq.remoting import ServerConfig
+from pyromq.store.config import StoreConfig
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch):
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+
+    def make(*arguments, advertise=None, brokers=1):
+        return Plan(tmp_path, 9876, 10911, advertise, brokers, arguments)
+
+    return make
+
+
+def test_a_broker_is_told_what_suits_a_laptop(plan, tmp_path):
+    settings = plan().broker(0, 9876, 10911)
+    config = settings[BrokerConfig]
+    assert (config.broker_name, config.broker_ip1, config.namesrv_addr) == ("broker-a", "127.0.0.1", "127.0.0.1:9876")
+    assert (config.trace_topic_enable, config.drain_seconds) == (True, 0)
+    assert settings[StoreConfig].root == str(tmp_path / "broker-a")
+    assert settings[StoreConfig].commit_log_file_size == 64 * 1024 * 1024
+    assert settings.origin("mappedFileSizeCommitLog") == "pyromq up"
+
+
+def test_arguments_win_over_what_suits_a_laptop(plan):
+    settings = plan("brokerName=mine", "mappedFileSizeCommitLog=1g", "drainSeconds=7").broker(0, 9876, 10911)
+    assert settings[BrokerConfig].broker_name == "mine"
+    assert settings[BrokerConfig].drain_seconds == 7
+    assert settings[StoreConfig].commit_log_file_size == 1 << 30
+
+
+def test_further_brokers_have_their_own_names_ports_and_folders(plan, tmp_path):
+    settings = plan("brokerName=mine", "listenPort=1", "maxMessageSize=1m").broker(2, 9876, 10911)
+    assert settings[BrokerConfig].broker_name == "broker-c"
+    assert settings[BrokerServerConfig].listen_port == 10931
+    assert settings[StoreConfig].root == str(tmp_path / "broker-c")
+    assert settings[StoreConfig].max_message_size == 1 << 20
+
+
+def test_the_settings_of_further_brokers_travel_in_the_environment(plan):
+    [member] = plan("tls.server.keyPassword=secret", brokers=2).further_brokers(9876, 10911, ["--log-level", "info"])
+    assert member.name == "broker-b"
+    assert "secret" not in " ".join(member.arguments)
+    assert member.environ["PYROMQ_TLS_SERVER_KEY_PASSWORD"] == "secret"
+    assert member.environ["PYROMQ_LISTEN_PORT"] == "10921"
+    assert member.environ["PYROMQ_NAMESRV_ADDR"] == "127.0.0.1:9876"
+    assert "PYROMQ_BROKER_PERMISSION" not in member.environ
+
+
+def test_what_was_changed_at_run_time_counts_but_not_where_the_broker_was(plan, tmp_path):
+    file = tmp_path / "broker-a" / "config" / "broker.properties"
+    file.parent.mkdir(parents=True)
+    file.write_text("regionId=north\nbrokerIP1=10.0.0.9\nlistenPort=1\nnamesrvAddr=gone:1\ndrainSeconds=3\n")
+    settings = plan().broker(0, 9876, 10911)
+    config = settings[BrokerConfig]
+    assert (config.region_id, config.drain_seconds) == ("north", 3)
+    assert (config.broker_ip1, config.namesrv_addr) == ("127.0.0.1", "127.0.0.1:9876")
+    assert settings[BrokerServerConfig].listen_port == 10911
+    assert config.config_path == str(file)
+
+
+def test_variables_that_mean_one_server_are_not_taken_for_both(plan, monkeypatch):
+    monkeypatch.setenv("PYROMQ_LISTEN_PORT", "1")
+    monkeypatch.setenv("NAMESRV_ADDR", "elsewhere:1")
+    monkeypatch.setenv("PYROMQ_REGION_ID", "north")
+    settings = plan().broker(0, 9876, 10911)
+    assert settings[BrokerServerConfig].listen_port == 10911
+    assert settings[BrokerConfig].namesrv_addr == "127.0.0.1:9876"
+    assert settings[BrokerConfig].region_id == "north"
+    assert plan().name_server()[ServerConfig].listen_port == 9876
+
+
+def test_a_setting_goes_to_the_server_that_knows_it_or_to_both(plan, tmp_path):
+    made = plan("orderMessageEnable=true", "bindAddress=127.0.0.1", "typo=1", advertise="example.org")
+    of_name_server, of_broker = made.name_server(), made.broker(0, 9876, 10911)
+    assert of_name_server[NamesrvConfig].order_message_enable
+    assert of_name_server[NamesrvConfig].kv_config_path == str(tmp_path / "namesrv" / "kvConfig.json")
+    assert of_name_server[ServerConfig].bind_address == of_broker[BrokerServerConfig].bind_address == "127.0.0.1"
+    assert (list(of_name_server.unknown), list(of_broker.unknown)) == ([], ["typo"])
+    assert of_broker[BrokerConfig].broker_ip1 == "example.org"
