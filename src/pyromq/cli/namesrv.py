@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import signal
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
@@ -17,29 +15,19 @@ from pyromq.errors import ConfigError
 from pyromq.namesrv import NameServer, check_folders, load_settings
 from pyromq.settings import dump
 
-from . import logs
+from . import logs, serving
 
 if TYPE_CHECKING:
     from pyromq.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-# RocketMQ's exit codes: −1 and −3 as a shell sees them, and 1 for a command line that makes no sense.
-BAD_SETTINGS = 255
-BAD_SURROUNDINGS = 253
-BAD_USAGE = 1
-
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = serving.new_app()
 
 
 def main(arguments: list[str]) -> int:
     """Run the command; the result is the exit code of the process."""
-    try:
-        app(arguments, prog_name="pyromq namesrv")
-    except SystemExit as done:
-        code = done.code if isinstance(done.code, int) else 0
-        return BAD_USAGE if code == 2 else code
-    return 0
+    return serving.run_app(app, "namesrv", arguments)
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -87,51 +75,27 @@ def _settings(file: Path | None, sets: list[str], arguments: list[str]) -> Setti
     try:
         settings = load_settings(file, environ=os.environ, sets=sets, arguments=arguments)
     except ConfigError as exc:
-        raise _failure(exc, BAD_SETTINGS) from exc
-    for notice in settings.notices():
-        logger.warning("%s", notice)
+        raise serving.failure("namesrv", exc, serving.BAD_SETTINGS) from exc
+    serving.log_notices(settings)
     return settings
 
 
 def _serve(settings: Settings) -> None:
-    if os.environ.get("JAVA_OPT_EXT"):
-        logger.info("JAVA_OPT_EXT is set and has no effect: there is no Java here")
     try:
         for warning in check_folders(settings):
             logger.warning("%s", warning)
     except ConfigError as exc:
-        raise _failure(exc, BAD_SURROUNDINGS) from exc
+        raise serving.failure("namesrv", exc, serving.BAD_SURROUNDINGS) from exc
     try:
         remoting.run(_run(settings))
     except ConfigError as exc:
-        raise _failure(exc, BAD_SETTINGS) from exc
+        raise serving.failure("namesrv", exc, serving.BAD_SETTINGS) from exc
 
 
 async def _run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; a second one ends the process on the spot."""
-    loop = asyncio.get_running_loop()
     name_server = NameServer(settings)
 
     def listening() -> None:
         print(f"The Name Server boot success. serializeType=JSON, address {name_server.address}", flush=True)
 
-    serving = asyncio.create_task(name_server.run(listening), name="name server")
-
-    def stop(number: signal.Signals) -> None:
-        if serving.cancelling():
-            os._exit(128 + number)
-        logger.info("stopping on %s", number.name)
-        serving.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
-    try:
-        await serving
-    except asyncio.CancelledError:
-        logger.info("stopped")
-
-
-def _failure(error: ConfigError, code: int) -> typer.Exit:
-    """Say what is wrong in one line; a stack trace would only hide it."""
-    print(f"pyromq namesrv: {error}", file=sys.stderr)
-    return typer.Exit(code)
+    await serving.until_stopped(name_server.run(listening), "name server")

@@ -10,12 +10,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from pyromq.errors import ConnectFailed, PyroMQError, TopicNotFound, broker_error
+from pyromq.errors import PyroMQError, TopicNotFound, broker_error
 from pyromq.protocol.bodies import TopicRouteData
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import Command
 from pyromq.protocol.headers import GetRouteInfo
 from pyromq.remoting import NameServers, split_addresses
+from pyromq.remoting.address_server import look_up, lookup_url
 
 from .route_answers import not_found
 
@@ -24,17 +25,14 @@ if TYPE_CHECKING:
 
     from pyromq.remoting import Connection, RemotingClient
 
-    from .config import NamesrvConfig
     from .live_settings import LiveSettings
     from .route_answers import RouteAnswers
 
 logger = logging.getLogger(__name__)
 
-_HTTP_TIMEOUT = 3
 _ASK_TIMEOUT = 3.0
 _REFRESH_MS = 120_000
 _RETRY_MS = 10_000  # after a lookup that failed
-_LONGEST_LIST = 64 * 1024
 
 
 class BorrowedRoutes:
@@ -81,28 +79,7 @@ class BorrowedRoutes:
             if now < self._next_lookup:
                 return list(self._upstream.addresses)
             self._next_lookup = now + _RETRY_MS
-            found = split_addresses(await asyncio.to_thread(_first_line, lookup_url(config)))
+            url = lookup_url(config.namesrv_domain, config.namesrv_subgroup, config.product_env_name)
+            found = await look_up(url)
             self._next_lookup = now + _REFRESH_MS
             return found
-
-
-def lookup_url(config: NamesrvConfig) -> str:
-    """Where the name servers of the production environment are listed."""
-    host = config.namesrv_domain if ":" in config.namesrv_domain else f"{config.namesrv_domain}:8080"
-    unit = f"-{config.product_env_name}?nofix=1" if config.product_env_name else ""
-    return f"http://{host}/rocketmq/{config.namesrv_subgroup}{unit}"
-
-
-def _first_line(url: str) -> str:
-    # Imported here, since it takes as long as all the rest of a name server and hardly anybody comes here.
-    import http.client
-    import urllib.request
-
-    # RocketMQ asks directly, whatever proxy the environment names.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(url, timeout=_HTTP_TIMEOUT) as response:
-            text: str = response.read(_LONGEST_LIST).decode("utf-8", "replace")
-    except (OSError, http.client.HTTPException) as exc:
-        raise ConnectFailed(url, str(exc) or type(exc).__name__) from exc
-    return text.strip().partition("\n")[0].strip()

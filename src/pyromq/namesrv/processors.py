@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from pyromq.protocol.bodies import TopicList
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
+    from pyromq.settings.saved_file import SavedFile
 
     from .kv_config import KVConfig
     from .live_settings import LiveSettings
     from .routes import MinBrokerChange, RouteTables
-    from .saved_file import SavedFile
 
 logger = logging.getLogger(__name__)
 

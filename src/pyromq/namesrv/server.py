@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from pyromq.errors import ConfigError
 from pyromq.protocol.codes import RequestCode
 from pyromq.remoting import CloseReason, Connection, RemotingClient, RemotingServer, ServerConfig, TlsConfig
+from pyromq.remoting.service import Service
+from pyromq.settings.files import why_not_writable
+from pyromq.settings.saved_file import SavedFile
 
 from .config import NamesrvConfig
 from .kv_config import load_kv_config
@@ -21,7 +23,6 @@ from .notices import BrokerNotices
 from .processors import BrokerProcessors, KVConfigProcessors, SettingsProcessors, TopicProcessors
 from .route_answers import RouteAnswers
 from .routes import RouteTables
-from .saved_file import SavedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class NameServer:
+class NameServer(Service):
     """A name server, to be run or to be embedded.
 
         async with NameServer(load_settings(sets=["listenPort=0"])) as name_server:
@@ -51,7 +52,6 @@ class NameServer:
         self._server: RemotingServer | None = None
         self._notices: BrokerNotices | None = None
         self._look_again = asyncio.Event()
-        self._running: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
@@ -63,25 +63,6 @@ class NameServer:
     def address(self) -> str:
         assert self._server is not None, "the name server does not run"
         return self._server.address
-
-    async def __aenter__(self) -> Self:
-        listening = asyncio.get_running_loop().create_future()
-        self._running = asyncio.create_task(self.run(lambda: listening.set_result(None)), name="name server")
-        try:
-            await asyncio.wait((self._running, listening), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            await self.__aexit__()
-            raise
-        if not listening.done():
-            await self._running
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        assert self._running is not None
-        self._running.cancel()
-        await asyncio.wait((self._running,))
-        if not self._running.cancelled():
-            self._running.result()
 
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         """Serve until cancelled; every task starts and ends in here. Calls `listening` once clients can connect.
@@ -160,28 +141,12 @@ def check_folders(settings: Settings) -> list[str]:
     With the default place the server starts all the same, since most never store any KV config.
     """
     path = Path(settings[NamesrvConfig].kv_config_path)
-    problem = _not_writable(path.parent)
+    problem = why_not_writable(path.parent)
     if problem is None:
         return []
     if settings.origin("kvConfigPath") != "default":
         raise ConfigError(f"kvConfigPath {path} cannot be written: {problem}", settings.origin("kvConfigPath"))
     return [f"KV config will not survive a restart: {path} cannot be written: {problem}"]
-
-
-def _not_writable(folder: Path) -> str | None:
-    """Why a file cannot be put into `folder`, which need not exist yet; None when it can."""
-    there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if not there.is_dir():
-        return f"{there} is not a directory"
-    if not os.access(there, os.W_OK | os.X_OK):
-        owner = there.stat()
-        return (
-            f"directory {there} belongs to uid {owner.st_uid}, this process runs as uid {os.geteuid()}; "
-            f"chown {os.geteuid()}:{os.getegid()} {there} lets it write"
-        )
-    return None
 
 
 def _now() -> int:

@@ -37,3 +37,8 @@ class Service(ABC):
         await asyncio.wait((self._running,))
         if not self._running.cancelled():
             self._running.result()
+
+    async def ended(self) -> None:
+        """Return when it has ended by itself, or raise why it did. Cancelling this stops nothing."""
+        assert self._running is not None
+        await asyncio.shield(self._running)

@@ -1,4 +1,4 @@
-"""Replacing a small file so that a reader, or a crash, finds the old content or the new one and nothing between."""
+"""Small files: replaced so that a reader, or a crash, finds the old content or the new one and nothing between."""
 
 from __future__ import annotations
 
@@ -37,3 +37,19 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def why_not_writable(folder: Path) -> str | None:
+    """Why a file cannot be put into `folder`, which need not exist yet; None when it can."""
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        return f"{there} is not a directory"
+    if not os.access(there, os.W_OK | os.X_OK):
+        owner = there.stat()
+        return (
+            f"directory {there} belongs to uid {owner.st_uid}, this process runs as uid {os.geteuid()}; "
+            f"chown {os.geteuid()}:{os.getegid()} {there} lets it write"
+        )
+    return None

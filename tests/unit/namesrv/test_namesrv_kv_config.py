@@ -10,7 +10,7 @@ import pytest
 
 from pyromq.errors import ConfigError
 from pyromq.namesrv.kv_config import KVConfig, load_kv_config
-from pyromq.namesrv.saved_file import SavedFile
+from pyromq.settings.saved_file import SavedFile
 
 
 def test_a_value_is_found_under_its_namespace_and_key_only():

@@ -77,7 +77,7 @@ def test_null_members_count_as_absent(body_type):
 
 
 def _sample(field: msgspec.structs.FieldInfo) -> str:
-    nested = {"subscription_data": '{"topic":"t"}', "broker_member_group": '{"brokerName":"b"}'}
+    nested = {"subscription_data": '{"topic":"t"}', "broker_member_group": '{"brokerName":"b"}', "message_queue": MQ}
     return nested.get(field.name, '"x"')
 
 

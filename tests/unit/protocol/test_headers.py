@@ -15,6 +15,7 @@ from pyromq.protocol.header import I32, I64, Header
 DOCS = Path(__file__).parents[3] / "docs/spec"
 REMOTING = (DOCS / "remoting.md").read_text(encoding="utf-8")
 NAMESRV = (DOCS / "namesrv.md").read_text(encoding="utf-8")
+BROKER = (DOCS / "broker.md").read_text(encoding="utf-8")
 
 TYPES = {"str": str, "i32": I32, "i64": I64, "bool": bool}
 
@@ -191,7 +192,7 @@ def test_a_reply_header_follows_its_row(text, heading, cell, code, header):
 
 @pytest.mark.parametrize("name", headers.__all__)
 def test_every_wire_name_occurs_in_the_specification(name):
-    words = set(re.findall(r"\w+", REMOTING + NAMESRV))
+    words = set(re.findall(r"\w+", REMOTING + NAMESRV + BROKER))
     assert declared(getattr(headers, name)).keys() <= words
 
 

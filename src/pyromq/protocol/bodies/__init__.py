@@ -15,10 +15,15 @@ from .clients import (
     PopProcessQueueInfo,
     ProcessQueueInfo,
     ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    QuerySubscriptionResponseBody,
 )
+from .consume_queue import ConsumeQueueData, QueryConsumeQueueResponseBody
 from .groups import (
     CustomizedRetryPolicy,
     ExponentialRetryPolicy,
+    GroupList,
     GroupRetryPolicy,
     GroupRetryPolicyType,
     SubscriptionGroupConfig,
@@ -34,7 +39,14 @@ from .heartbeat import (
     SubscriptionData,
 )
 from .locks import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
-from .offsets import ConsumerOffsetTable, DelayOffsetTable, GetConsumerStatusBody, ResetOffsetBody
+from .offsets import (
+    ConsumerOffsetTable,
+    DelayOffsetTable,
+    GetConsumerStatusBody,
+    OffsetMovedEvent,
+    QueryCorrectionOffsetBody,
+    ResetOffsetBody,
+)
 from .register import (
     DataVersion,
     RegisterBrokerBody,
@@ -53,19 +65,32 @@ from .route import (
     TopicList,
     TopicRouteData,
 )
-from .stats import ConsumeStats, ConsumeStatsList, OffsetWrapper, TopicOffset, TopicStatsTable
+from .stats import (
+    BrokerStatsData,
+    BrokerStatsItem,
+    ConsumeStats,
+    ConsumeStatsList,
+    OffsetWrapper,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+    TopicOffset,
+    TopicStatsTable,
+)
 
 __all__ = [
     "Body",
     "BrokerData",
     "BrokerMemberGroup",
     "BrokerMemberGroupBody",
+    "BrokerStatsData",
+    "BrokerStatsItem",
     "CMResult",
     "CheckClientRequestBody",
     "ClusterInfo",
     "Connection",
     "ConsumeFromWhere",
     "ConsumeMessageDirectlyResult",
+    "ConsumeQueueData",
     "ConsumeStats",
     "ConsumeStatsList",
     "ConsumeStatus",
@@ -80,6 +105,7 @@ __all__ = [
     "DelayOffsetTable",
     "ExponentialRetryPolicy",
     "GetConsumerStatusBody",
+    "GroupList",
     "GroupRetryPolicy",
     "GroupRetryPolicyType",
     "HeartbeatData",
@@ -87,12 +113,20 @@ __all__ = [
     "LockBatchRequestBody",
     "LockBatchResponseBody",
     "MessageModel",
+    "OffsetMovedEvent",
     "OffsetWrapper",
     "PopProcessQueueInfo",
     "ProcessQueueInfo",
     "ProducerConnection",
     "ProducerData",
+    "ProducerInfo",
+    "ProducerTableInfo",
+    "QueryConsumeQueueResponseBody",
+    "QueryConsumeTimeSpanBody",
+    "QueryCorrectionOffsetBody",
+    "QuerySubscriptionResponseBody",
     "QueueData",
+    "QueueTimeSpan",
     "RegisterBrokerBody",
     "ResetOffsetBody",
     "SubscriptionData",

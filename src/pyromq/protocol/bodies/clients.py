@@ -1,4 +1,4 @@
-"""Who is connected, and what a consumer tells when it is asked (38, 46, 203, 204, 307, 309)."""
+"""Who is connected, and what a consumer tells when it is asked (38, 46, 203, 204, 307, 309, 328, 345)."""
 
 from __future__ import annotations
 
@@ -53,6 +53,30 @@ class ProducerConnection(Body, frozen=True):
     """204"""
 
     connection_set: list[Connection] = written([])
+
+
+class ProducerInfo(Body, frozen=True, kw_only=True):
+    """One producer. `remote_ip` is `/ip:port`, with the slash that Java prints."""
+
+    client_id: str
+    language: str = written("JAVA")
+    last_update_timestamp: I64 = written(0)
+    remote_ip: str = written("", name="remoteIP")
+    version: I32 = written(0)
+
+
+class ProducerTableInfo(Body, frozen=True):
+    """328: all producers, by group."""
+
+    data: dict[str, list[ProducerInfo]] = written({})
+
+
+class QuerySubscriptionResponseBody(Body, frozen=True, kw_only=True):
+    """345 (5.x): what a group subscribes of a topic; nothing when it is not online."""
+
+    group: str | None = None
+    subscription_data: SubscriptionData | None = None
+    topic: str | None = None
 
 
 class ProcessQueueInfo(Body, frozen=True, kw_only=True):

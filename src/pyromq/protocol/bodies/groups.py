@@ -1,4 +1,4 @@
-"""Subscription groups: how a consumer group may consume (200, 201)."""
+"""Subscription groups: how a consumer group may consume (200, 201), and which groups do (300)."""
 
 from __future__ import annotations
 
@@ -60,3 +60,9 @@ class SubscriptionGroupWrapper(Body, frozen=True, kw_only=True):
     data_version: DataVersion = written(DataVersion())
     forbidden_table: dict[str, dict[str, I32]] = msgspec.field(default_factory=dict)
     subscription_group_table: dict[str, SubscriptionGroupConfig] = written({})
+
+
+class GroupList(Body, frozen=True):
+    """300: the groups that consume a topic."""
+
+    group_list: list[str] = written([])

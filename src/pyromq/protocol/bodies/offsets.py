@@ -1,4 +1,4 @@
-"""Offset tables: what slaves copy (43, 45), what is reset (220, 222) and what consumers report (221, 223)."""
+"""Offset tables: what slaves copy (43, 45), is reset (220, 222), consumers report (221, 223), and 308 compares."""
 
 from __future__ import annotations
 
@@ -57,5 +57,20 @@ class GetConsumerStatusBody(Body, frozen=True, kw_only=True):
     message_queue_table: dict[MessageQueue, I64] = written({})
 
 
+class QueryCorrectionOffsetBody(Body, frozen=True):
+    """308: queue id, the smallest offset that other groups have committed."""
+
+    correction_offsets: dict[I32, I64] = written({})
+
+
 def _queue_key(entry: dict[Any, object]) -> ObjectKey:
     return ObjectKey((name, entry[name]) for name in _QUEUE_MEMBERS if isinstance(entry.get(name), str | int))
+
+
+class OffsetMovedEvent(Body, frozen=True, kw_only=True):
+    """The body of a message in OFFSET_MOVED_EVENT: a pull was outside of its queue."""
+
+    consumer_group: str
+    message_queue: MessageQueue
+    offset_new: I64 = written(0)
+    offset_request: I64 = written(0)

@@ -1,4 +1,4 @@
-"""Where queues and groups stand (202, 208, 317)."""
+"""Where queues and groups stand (202, 208, 303, 317), and what a broker has counted (315)."""
 
 from __future__ import annotations
 
@@ -44,3 +44,42 @@ class ConsumeStatsList(Body, frozen=True, kw_only=True):
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = written([])
     total_diff: I64 = written(0)
     total_inflight_diff: I64 = 0
+
+
+class QueueTimeSpan(Body, frozen=True, kw_only=True):
+    """The times of one queue: of its first and last message, and of the one that a group consumed last; -1 for none.
+
+    Each is there a second time as text, `yyyy-MM-dd#HH:mm:ss:SSS` in the broker's time zone. `delay_time` is how long
+    the next message has been waiting.
+    """
+
+    consume_time_stamp: I64 = written(-1)
+    consume_time_stamp_str: str | None = None
+    delay_time: I64 = written(0)
+    max_time_stamp: I64 = written(-1)
+    max_time_stamp_str: str | None = None
+    message_queue: MessageQueue
+    min_time_stamp: I64 = written(-1)
+    min_time_stamp_str: str | None = None
+
+
+class QueryConsumeTimeSpanBody(Body, frozen=True):
+    """303"""
+
+    consume_time_span_set: list[QueueTimeSpan] = written([])
+
+
+class BrokerStatsItem(Body, frozen=True, kw_only=True):
+    """A counter over some time: how much it grew, by how much per second, and by how much with each call."""
+
+    avgpt: float = written(0.0)
+    sum: I64 = written(0)
+    tps: float = written(0.0)
+
+
+class BrokerStatsData(Body, frozen=True, kw_only=True):
+    """315: a counter over the last minute, hour and day."""
+
+    stats_day: BrokerStatsItem = written(BrokerStatsItem())
+    stats_hour: BrokerStatsItem = written(BrokerStatsItem())
+    stats_minute: BrokerStatsItem = written(BrokerStatsItem())

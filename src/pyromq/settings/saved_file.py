@@ -7,7 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from pyromq.settings import replace_file
+from .files import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,268 @@
+"""Who is connected: consumer groups with their members and subscriptions, and producers (docs/spec/broker.md 8).
+
+Everything is keyed by the connection, since two processes may call themselves by one client id. Clients say every
+30 seconds who they are; who leaves says so, closes its connection, or falls silent.
+
+No clock and no loop: the time in milliseconds is an argument. The members of a group rebalance when they are told that
+others came or went, so that news is given to `notify` as soon as the tables have changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyromq.protocol.command import PROTOCOL_VERSION, Language
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from pyromq.protocol.bodies import (
+        ConsumeFromWhere,
+        ConsumerData,
+        ConsumeType,
+        HeartbeatData,
+        MessageModel,
+        SubscriptionData,
+    )
+    from pyromq.remoting import Connection
+
+logger = logging.getLogger(__name__)
+
+# A client that has not sent a heartbeat for longer than this is gone.
+CLIENT_EXPIRES_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClientInfo:
+    """One client, as its last heartbeat over this connection described it."""
+
+    connection: Connection
+    client_id: str
+    language: Language
+    version: int
+    last_update: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The live members of a group and what they subscribe, which holds for the group as a whole.
+
+    How it consumes is what the last heartbeat of any member said; None where that named something unknown here.
+    """
+
+    name: str
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    consume_from_where: ConsumeFromWhere | None = None
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    connections: dict[Connection, ClientInfo] = field(default_factory=dict)
+
+    def take(self, data: ConsumerData, info: ClientInfo, *, with_subscriptions: bool) -> bool:
+        """Take over what a member says; True when the group has a member or a topic more, or a topic less."""
+        self.consume_type = data.consume_type
+        self.message_model = data.message_model
+        self.consume_from_where = data.consume_from_where
+        joined = info.connection not in self.connections
+        if joined:
+            logger.info(
+                "consumer joined group=%s client=%s addr=%s language=%s version=%d",
+                *(self.name, info.client_id, info.connection.peer, info.language, info.version),
+            )
+        self.connections[info.connection] = info
+        changed = with_subscriptions and self._subscribe(data.subscription_data_set)
+        return joined or changed
+
+    def _subscribe(self, wanted: list[SubscriptionData]) -> bool:
+        added = False
+        for subscription in wanted:
+            known = self.subscriptions.get(subscription.topic)
+            if known is None:
+                added = True
+                logger.info("group %s subscribes %s: %s", self.name, subscription.topic, subscription.sub_string)
+            if known is None or subscription.sub_version > known.sub_version:
+                self.subscriptions[subscription.topic] = subscription
+        dropped = self.subscriptions.keys() - {subscription.topic for subscription in wanted}
+        for topic in dropped:
+            # Members that subscribe different topics take them from each other: a mistake of theirs worth a line.
+            logger.warning("group %s subscribes %s no more", self.name, topic)
+            del self.subscriptions[topic]
+        return added or bool(dropped)
+
+
+@dataclass(slots=True)
+class _Memberships:
+    """What one connection belongs to, and the id that its producers are found by."""
+
+    client_id: str = ""
+    consumer: set[str] = field(default_factory=set)
+    producer: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.consumer or self.producer)
+
+
+class Clients:
+    """All live clients of a broker. `notify` is called with a group and all its connections when they shall rebalance.
+
+    It is called once the tables have changed, from within the method that changed them.
+    """
+
+    def __init__(self, notify: Callable[[str, list[Connection]], None]) -> None:
+        self._notify = notify
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[Connection, ClientInfo]] = {}
+        # Producers by client id. Of several connections the last is the newest.
+        self._by_id: dict[str, dict[Connection, None]] = {}
+        self._memberships: dict[Connection, _Memberships] = {}
+
+    # Who is there
+
+    def consumer_group(self, name: str) -> ConsumerGroup | None:
+        """The live group, or None when none of its members is connected."""
+        return self._consumers.get(name)
+
+    def find_consumer(self, group: str, client_id: str) -> ClientInfo | None:
+        """A member by its id: of several, the one that joined last."""
+        live = self._consumers.get(group)
+        if live is None:
+            return None
+        return next((info for info in reversed(live.connections.values()) if info.client_id == client_id), None)
+
+    def subscribers(self, topic: str) -> list[str]:
+        """The live groups that subscribe `topic`."""
+        return [name for name, group in self._consumers.items() if topic in group.subscriptions]
+
+    @property
+    def producers(self) -> Mapping[str, Mapping[Connection, ClientInfo]]:
+        """All live producers by group."""
+        return self._producers
+
+    def producer_group(self, name: str) -> Mapping[Connection, ClientInfo] | None:
+        """The live producers of a group, in the order in which they came; None when there are none."""
+        return self._producers.get(name)
+
+    def producer_connection(self, client_id: str) -> Connection | None:
+        """Where to reach the producer that calls itself so: of several, the one that came last."""
+        connections = self._by_id.get(client_id)
+        return next(reversed(connections)) if connections else None
+
+    # Coming and staying
+
+    def heartbeat(
+        self,
+        connection: Connection,
+        data: HeartbeatData,
+        now: int,
+        *,
+        language: Language = Language.JAVA,
+        version: int = PROTOCOL_VERSION,
+        quiet: Collection[str] = (),
+    ) -> None:
+        """Take over what a client says of itself. Groups in `quiet` do not want their members to be notified."""
+        info = ClientInfo(connection, data.client_id, language, version, now)
+        memberships = self._memberships.get(connection) or _Memberships()
+        if data.producer_data_set:
+            self._produce({producer.group_name for producer in data.producer_data_set}, info, memberships)
+        changed = []
+        for consumer in data.consumer_data_set:
+            name = consumer.group_name
+            memberships.consumer.add(name)
+            group = self._consumers.setdefault(name, ConsumerGroup(name))
+            # A 5.x client may leave its subscriptions out to say that they are as before.
+            if group.take(consumer, info, with_subscriptions=not data.without_sub) and name not in quiet:
+                changed.append(group)
+        if memberships:
+            self._memberships[connection] = memberships
+        for group in changed:
+            self._notify(group.name, list(group.connections))
+
+    def _produce(self, groups: set[str], info: ClientInfo, memberships: _Memberships) -> None:
+        if memberships.producer and memberships.client_id != info.client_id:
+            self._forget_id(memberships.client_id, info.connection)
+        memberships.client_id = info.client_id
+        self._by_id.setdefault(info.client_id, {})[info.connection] = None
+        for name in groups:
+            if name not in memberships.producer:
+                memberships.producer.add(name)
+                logger.info("producer joined group=%s client=%s addr=%s", name, info.client_id, info.connection.peer)
+            self._producers.setdefault(name, {})[info.connection] = info
+
+    # Leaving
+
+    def unregister(
+        self,
+        connection: Connection,
+        producer_group: str | None,
+        consumer_group: str | None,
+        *,
+        quiet: Collection[str] = (),
+    ) -> None:
+        """A client says that it leaves these groups. Its connection stays, and with it whatever else it is."""
+        memberships = self._memberships.get(connection)
+        if memberships is None:
+            return
+        if producer_group in memberships.producer:
+            self._leave_producers(producer_group, connection, memberships, "unregistered")
+        if consumer_group in memberships.consumer:
+            self._leave(consumer_group, connection, memberships, "unregistered", notify=consumer_group not in quiet)
+        if not memberships:
+            del self._memberships[connection]
+
+    def closed(self, connection: Connection) -> None:
+        """The connection is gone, and all that it stood for."""
+        memberships = self._memberships.pop(connection, None)
+        if memberships is None:
+            return
+        for name in tuple(memberships.producer):
+            self._leave_producers(name, connection, memberships, "connection closed")
+        for name in tuple(memberships.consumer):
+            self._leave(name, connection, memberships, "connection closed")
+
+    def expire(self, now: int) -> list[Connection]:
+        """Drop whoever was silent for too long. Returns the connections to close: those of which nothing is left.
+
+        A client that still speaks for one of its groups keeps its connection and leaves only the others.
+        """
+        last = now - CLIENT_EXPIRES_MS
+        silent = []
+        for connection, memberships in tuple(self._memberships.items()):
+            for name in tuple(memberships.producer):
+                if self._producers[name][connection].last_update < last:
+                    self._leave_producers(name, connection, memberships, "silent for too long")
+            for name in tuple(memberships.consumer):
+                if self._consumers[name].connections[connection].last_update < last:
+                    self._leave(name, connection, memberships, "silent for too long")
+            if not memberships:
+                del self._memberships[connection]
+                silent.append(connection)
+        return silent
+
+    def _leave(
+        self, name: str, connection: Connection, memberships: _Memberships, why: str, *, notify: bool = True
+    ) -> None:
+        memberships.consumer.discard(name)
+        group = self._consumers[name]
+        info = group.connections.pop(connection)
+        logger.info("consumer left group=%s client=%s addr=%s: %s", name, info.client_id, connection.peer, why)
+        if not group.connections:
+            del self._consumers[name]
+        elif notify:
+            self._notify(name, list(group.connections))
+
+    def _leave_producers(self, name: str, connection: Connection, memberships: _Memberships, why: str) -> None:
+        memberships.producer.discard(name)
+        members = self._producers[name]
+        info = members.pop(connection)
+        logger.info("producer left group=%s client=%s addr=%s: %s", name, info.client_id, connection.peer, why)
+        if not members:
+            del self._producers[name]
+        if not memberships.producer:
+            self._forget_id(memberships.client_id, connection)
+
+    def _forget_id(self, client_id: str, connection: Connection) -> None:
+        connections = self._by_id[client_id]
+        del connections[connection]
+        if not connections:
+            del self._by_id[client_id]

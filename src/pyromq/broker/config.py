@@ -1,0 +1,342 @@
+"""Settings of the broker, under RocketMQ's own keys (docs/spec/broker.md 1.2). Times are milliseconds, as there.
+
+The store's keys are in `pyromq.store.config`, those of the network in `pyromq.remoting.config`, and those that are only
+known and change nothing in `unused_config`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ConfigError, NoPermission, ServerError
+from pyromq.protocol.bodies import DataVersion
+from pyromq.remoting import ClientConfig, ServerConfig, TlsConfig, split_addresses
+from pyromq.remoting.tls import with_tls_file
+from pyromq.settings import Assignment, Settings, computed, option, parse
+from pyromq.settings.properties import decode
+from pyromq.store.config import StoreConfig
+
+from .unused_config import JavaConfig, LaterConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerRole(Enum):
+    """What a broker is in its replica set."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+def _host_name() -> str:
+    return socket.gethostname() or "DEFAULT_BROKER"
+
+
+def _local_address() -> str:
+    """The address that packets to the world would leave from; the loopback address on a machine without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            # Connecting a datagram socket sends nothing; the address is one that no machine has.
+            sock.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        address: str = sock.getsockname()[0]
+        return address
+
+
+def _home_file() -> str:
+    # Not Path.home(): that fails for a user without a home, who may still never need this file.
+    return str(Path(os.path.expanduser("~"), "store", "config", "broker.properties"))  # noqa: PTH111
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What the broker itself looks at. A `hot` setting counts from the moment it is changed."""
+
+    # Who it is.
+    namesrv_addr: str = option(
+        "namesrvAddr",
+        "",
+        "Name servers as host:port;host:port. Without any, clients must know the broker's address.",
+        hot=True,
+    )
+    cluster_name: str = option("brokerClusterName", "DefaultCluster", "Cluster to belong to; also a topic.")
+    broker_name: str = option(
+        "brokerName", computed(str, _host_name), "Name of the replica set; also a topic. Each master needs its own."
+    )
+    broker_id: int = option("brokerId", 0, "0 for a master, above that for its slaves.", min=0)
+    broker_role: BrokerRole = option("brokerRole", BrokerRole.ASYNC_MASTER, "Master or slave. Slaves come later.")
+    broker_ip1: str = option(
+        "brokerIP1",
+        computed(str, _local_address),
+        "Address that clients are told. Set it in containers, and wherever clients reach the broker by another one.",
+    )
+    broker_ip2: str = option("brokerIP2", computed(str, _local_address), "Address that slaves are told.")
+    ha_listen_port: int = option(
+        "haListenPort", 0, "Port for replication; 0 means the one above listenPort.", min=0, max=65535
+    )
+    region_id: str = option("regionId", "DefaultRegion", "Region that producers are told, for traces.", hot=True)
+
+    # What it permits.
+    broker_permission: int = option(
+        "brokerPermission", 6, "4 read, 2 write. 4 empties a broker before it is taken down.", min=0, max=7, hot=True
+    )
+    auto_create_topic: bool = option(
+        "autoCreateTopicEnable", True, "Clear it in production: topics are then made by operators only.", hot=True
+    )
+    default_topic_queues: int = option(
+        "defaultTopicQueueNums", 8, "Queues of TBW102: the most that an automatically made topic gets.", min=1
+    )
+    cluster_topic: bool = option("clusterTopicEnable", True, "Clear it to close the topic named like the cluster.")
+    broker_topic: bool = option("brokerTopicEnable", True, "Clear it to close the topic named like the broker.")
+    auto_create_group: bool = option(
+        "autoCreateSubscriptionGroup", True, "Clear it to let only groups consume that an operator made.", hot=True
+    )
+    reject_transaction: bool = option("rejectTransactionMessage", False, "Set it to refuse half messages.", hot=True)
+    acl_enable: bool = option("aclEnable", False, "Check who asks. Not available yet: the broker refuses to start.")
+    start_accept_send: int = option(
+        "startAcceptSendRequestTimeStamp", 0, "Sends are refused before this instant (epoch ms).", min=0, hot=True
+    )
+    config_black_list: str = option(
+        "configBlackList",
+        "configBlackList;brokerConfigPath",
+        "Keys, apart by semicolons, that nobody may change at run time.",
+    )
+    config_path: str = option(
+        "brokerConfigPath",
+        computed(str, _home_file),
+        "File that a change of settings at run time is written to; the file given with -c, if there is one.",
+    )
+
+    # Traces.
+    trace_topic_enable: bool = option("traceTopicEnable", False, "Set it to make the topic for message traces.")
+    trace_topic_name: str = option("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC", "Topic for message traces.")
+    trace_on: bool = option("traceOn", True, "Clear it to ask producers for no traces.", hot=True)
+
+    # Pulling.
+    long_polling: bool = option(
+        "longPollingEnable", True, "Clear it to hold a pull that finds nothing for a short time only.", hot=True
+    )
+    lite_pull: bool = option(
+        "litePullMessageEnable", True, "Clear it to refuse the pulls of lite pull consumers.", hot=True
+    )
+    short_polling_ms: int = option("shortPollingTimeMills", 1000, "That short time.", min=1, hot=True)
+    enable_property_filter: bool = option("enablePropertyFilter", False, "Allow SQL92 subscriptions.", hot=True)
+    filter_support_retry: bool = option("filterSupportRetry", False, "Filter retried messages, too.", hot=True)
+    notify_ids_changed: bool = option(
+        "notifyConsumerIdsChangedEnable", True, "Clear it to let groups notice members only every 20 s.", hot=True
+    )
+    slave_read: bool = option("slaveReadEnable", False, "Send consumers that lag far behind to a slave.", hot=True)
+    disable_slow_consumers: bool = option(
+        "disableConsumeIfConsumerReadSlowly", False, "Stop groups that lag more than the threshold.", hot=True
+    )
+    consumer_fall_behind: int = option(
+        "consumerFallbehindThreshold", 16 * 1024**3, "That threshold in bytes.", min=1, size=True, hot=True
+    )
+    offset_flush_interval: int = option(
+        "flushConsumerOffsetInterval", 5000, "Pause between two savings of consumer offsets.", min=10, hot=True
+    )
+    delay_offset_flush_interval: int = option(
+        "flushDelayOffsetInterval", 10_000, "Pause between two savings of the progress of delayed messages.", min=10
+    )
+    store_reply_message: bool = option(
+        "storeReplyMessageEnable", True, "Clear it to pass replies on without keeping them.", hot=True
+    )
+
+    # Registration.
+    register_period: int = option(
+        "registerNameServerPeriod", 30_000, "Pause between registrations; 10000 to 60000, else the nearest of them."
+    )
+    register_timeout: int = option("registerBrokerTimeoutMills", 6000, "How long a round may take.", min=1, hot=True)
+    force_register: bool = option(
+        "forceRegister", True, "Clear it to ask first and register only what changed: for very many topics.", hot=True
+    )
+    compressed_register: bool = option("compressedRegister", False, "Compress registrations.", hot=True)
+    fetch_namesrv_addr: bool = option(
+        "fetchNamesrvAddrByAddressServer", False, "Look name servers up over HTTP instead of in namesrvAddr."
+    )
+    address_server_domain: str = option(
+        "rmqAddressServerDomain", "jmenv.tbsite.net", "Host (and port, if not 8080) of that lookup."
+    )
+    address_server_subgroup: str = option("rmqAddressServerSubGroup", "nsaddr", "Last part of the path of that lookup.")
+
+    # Overload.
+    fast_failure: bool = option(
+        "brokerFastFailureEnable", True, "Clear it to serve requests however long they waited.", hot=True
+    )
+    wait_in_send_queue: int = option("waitTimeMillsInSendQueue", 200, "A send that waited longer is refused.", hot=True)
+    wait_in_pull_queue: int = option("waitTimeMillsInPullQueue", 5000, "So is a pull.", hot=True)
+    wait_in_heartbeat_queue: int = option("waitTimeMillsInHeartbeatQueue", 31_000, "So is a heartbeat.", hot=True)
+    wait_in_transaction_queue: int = option(
+        "waitTimeMillsInTransactionQueue", 3000, "So is the end of a transaction.", hot=True
+    )
+    send_queue_capacity: int = option("sendThreadPoolQueueCapacity", 10_000, "Sends that may wait.", min=1, hot=True)
+    pull_queue_capacity: int = option("pullThreadPoolQueueCapacity", 100_000, "Pulls that may wait.", min=1, hot=True)
+    query_queue_capacity: int = option("queryThreadPoolQueueCapacity", 20_000, "Look-ups that may wait.", min=1)
+    end_transaction_queue_capacity: int = option(
+        "endTransactionPoolQueueCapacity", 100_000, "Ends of transactions that may wait.", min=1
+    )
+    heartbeat_queue_capacity: int = option("heartbeatThreadPoolQueueCapacity", 50_000, "Heartbeats that may wait.")
+    reply_queue_capacity: int = option("replyThreadPoolQueueCapacity", 10_000, "Replies that may wait.", min=1)
+
+    # Statistics.
+    enable_detail_stat: bool = option("enableDetailStat", True, "Clear it to count per topic only.", hot=True)
+    auto_delete_unused_stats: bool = option(
+        "autoDeleteUnusedStats", False, "Forget the statistics of deleted topics and groups.", hot=True
+    )
+
+    # Stopping.
+    drain_seconds: int = option(
+        "drainSeconds", 10, "A stopping broker serves so long those who have not noticed; 0 stops at once.", min=0
+    )
+
+    @property
+    def is_slave(self) -> bool:
+        return self.broker_role is BrokerRole.SLAVE
+
+    @property
+    def register_interval(self) -> float:
+        """Seconds between two registrations, within RocketMQ's bounds."""
+        return max(10_000, min(self.register_period, 60_000)) / 1000
+
+    @property
+    def name_servers(self) -> list[str]:
+        """The addresses of `namesrvAddr`. ValueError says which one is none."""
+        return split_addresses(self.namesrv_addr)
+
+    @property
+    def black_list(self) -> frozenset[str]:
+        """Keys that UPDATE_BROKER_CONFIG may not touch; three of them always."""
+        listed = {key.strip() for key in self.config_black_list.split(";")} - {""}
+        return frozenset(listed | {"configBlackList", "brokerConfigPath", "rocketmqHome"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerServerConfig(ServerConfig):
+    """A server's settings with the broker's own port."""
+
+    listen_port: int = option(
+        "listenPort",
+        10911,
+        "Port for clients; 0 takes any free one. The port two below serves the same without pulls.",
+        min=0,
+        max=65534,
+    )
+
+
+CONFIGS = (BrokerConfig, StoreConfig, BrokerServerConfig, ClientConfig, TlsConfig, LaterConfig, JavaConfig)
+
+_IMPORTANT = (
+    "namesrvAddr brokerClusterName brokerName brokerId brokerIP1 brokerRole flushDiskType autoCreateTopicEnable "
+    "autoCreateSubscriptionGroup traceTopicEnable msgTraceTopicName aclEnable rejectTransactionMessage "
+    "transactionTimeOut transactionCheckMax transactionCheckInterval fetchNamesrvAddrByAddressServer storePathRootDir "
+    "storePathCommitLog deleteWhen fileReservedTime cleanFileForciblyEnable maxTransferBytesOnMessageInMemory "
+    "maxTransferCountOnMessageInMemory maxTransferBytesOnMessageInDisk maxTransferCountOnMessageInDisk "
+    "accessMessageInMemoryMaxRatio messageIndexEnable haMasterAddress flushIntervalCommitLog commitIntervalCommitLog "
+    "flushCommitLogTimed messageIndexSafe transientStorePoolEnable"
+)
+
+
+def load_settings(
+    file: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    sets: Iterable[str] = (),
+    arguments: Iterable[str] = (),
+    namesrv_addr: str | None = None,
+) -> Settings:
+    """The settings of a broker; `namesrv_addr` (-n) wins over all others. ConfigError names the malformed one.
+
+    With a file, that file also receives the changes made at run time. Of the environment NAMESRV_ADDR counts less than
+    the file, as in RocketMQ; the variables PYROMQ_… count more. A master has the id 0, whatever was written.
+    """
+    environ = environ or {}
+    settings = Settings.load(*CONFIGS, file=file, environ=environ, sets=sets, arguments=arguments)
+    changes = []
+    if "NAMESRV_ADDR" in environ and settings.origin("namesrvAddr") == "default":
+        changes.append(Assignment("namesrvAddr", environ["NAMESRV_ADDR"], "environment NAMESRV_ADDR"))
+    if namesrv_addr is not None:
+        changes.append(Assignment("namesrvAddr", namesrv_addr, "-n"))
+    chosen = settings.origin("brokerConfigPath")
+    if file is not None and (chosen == "default" or chosen.startswith(f"{file}:")):
+        changes.append(Assignment("brokerConfigPath", str(file), "-c"))
+    config = settings[BrokerConfig]
+    if not config.is_slave and config.broker_id:
+        changes.append(Assignment("brokerId", "0", f"brokerRole {config.broker_role.value}"))
+    return with_tls_file(settings.updated(changes).settings)
+
+
+def check_settings(settings: Settings) -> None:
+    """ConfigError for what no broker of this version can be: values that are well formed and lead nowhere."""
+    config = settings[BrokerConfig]
+    try:
+        addresses = config.name_servers
+    except ValueError as exc:
+        raise ConfigError(f"namesrvAddr: {exc}", settings.origin("namesrvAddr")) from exc
+    if addresses and config.fetch_namesrv_addr:
+        logger.info("namesrvAddr is set; fetchNamesrvAddrByAddressServer has no effect")
+    if config.is_slave and config.broker_id <= 0:
+        raise ConfigError("brokerRole SLAVE needs a brokerId above 0", settings.origin("brokerRole"))
+    if config.is_slave:
+        raise ConfigError("brokerRole SLAVE is not available yet: replication is missing; use ASYNC_MASTER")
+    if config.acl_enable:
+        raise ConfigError("aclEnable is not available yet: requests would not be checked", settings.origin("aclEnable"))
+
+
+def important(settings: Settings) -> list[tuple[str, str]]:
+    """The few keys, with their values, that say what kind of broker this is: what `-m` prints."""
+    keys = set(_IMPORTANT.split())
+    return [(key, value) for key, value in settings.items(reveal=False) if key in keys]
+
+
+class LiveConfig:
+    """The settings of a running broker, which can be exchanged. Read `config` anew each time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.config = settings[BrokerConfig]
+        self.version = DataVersion()
+        # Fixed at the start, so that nobody can empty the list first and change the rest then.
+        self._black_list = self.config.black_list
+
+    @classmethod
+    def of(cls, *configs: object) -> LiveConfig:
+        """Settings made in code."""
+        return cls(Settings.of(*configs))
+
+    def update(self, text: bytes, peer: str, now: int) -> list[str]:
+        """Apply a properties text (UPDATE_BROKER_CONFIG): all of it, or a BrokerError and none of it.
+
+        Returns the keys with a new value. `now` is epoch milliseconds, for the version of the settings.
+        """
+        if b"=" not in text:
+            return []
+        try:
+            entries = parse(decode(text))
+        except ConfigError as exc:
+            raise ServerError("string2Properties error") from exc
+        if not self._black_list.isdisjoint(entry.key for entry in entries):
+            raise NoPermission("Can not update config in black list.")
+        try:
+            update = self.settings.updated(Assignment(key, value, f"request from {peer}") for key, value, _ in entries)
+        except ConfigError as exc:
+            raise ServerError(exc.reason) from exc
+        self.settings = update.settings
+        self.config = update.settings[BrokerConfig]
+        self.version = DataVersion(counter=self.version.counter + 1, timestamp=now)
+        for key in update.changed:
+            when = "; takes effect at the next start" if key in update.at_restart else ""
+            logger.info("setting %s changed by %s%s", key, peer, when)
+        if update.ignored:
+            logger.warning("%s tried to change %d unknown settings: %s", peer, len(update.ignored), update.ignored[:3])
+        return update.changed

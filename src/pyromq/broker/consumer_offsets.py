@@ -1,0 +1,147 @@
+"""Consumer offsets: how far each group has come in each queue.
+
+    group -> topic -> queue id -> the next offset that the group will read
+
+`state` keeps them in consumerOffset.json, where group and topic are one text, `topic@group`. docs/spec/broker.md 9.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyromq.protocol.bodies import ConsumerOffsetTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from pyromq.protocol.bodies import DataVersion
+
+logger = logging.getLogger(__name__)
+
+# What QUERY_CORRECTION_OFFSET says of a queue in which nobody lags behind the group compared with.
+NOTHING_TO_CORRECT = 2**63 - 1
+
+_SEPARATOR = "@"
+
+
+class ConsumerOffsets:
+    """What groups committed. Nothing is checked: neither the group nor the topic needs to exist.
+
+    `dirty` is set by each change; whoever saves the table clears it.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, dict[int, int]]] = {}
+        # Of 5.x, which versions its file. Kept as it was found.
+        self._data_version: DataVersion | None = None
+        self.dirty = False
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The next offset `group` will read, or None if it never committed on this queue.
+
+        None is not 0: it leaves the starting point to the consumer (first, last, or a time).
+        """
+        topics = self._groups.get(group)
+        if topics is None:
+            return None
+        queues = topics.get(topic)
+        if queues is None:
+            return None
+        offset = queues.get(queue_id, -1)
+        return offset if offset >= 0 else None
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Remember an offset. The last one counts, also if it is smaller; a negative one is as good as none."""
+        before = self.get(group, topic, queue_id)
+        if offset == before or (before is None and offset < 0):
+            return
+        if before is not None and offset < before:
+            logger.warning(
+                "group %s goes back in topic %s queue %d: from %d to %d", group, topic, queue_id, before, offset
+            )
+        self._groups.setdefault(group, {}).setdefault(topic, {})[queue_id] = offset
+        self.dirty = True
+
+    def of(self, group: str, topic: str) -> dict[int, int]:
+        """The offsets of a group in the queues of a topic, as they are now."""
+        return {queue_id: offset for queue_id, offset in self._queues(group, topic).items() if offset >= 0}
+
+    def topics_of(self, group: str) -> list[str]:
+        """The topics that a group ever committed offsets of."""
+        return list(self._groups.get(group, ()))
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that ever committed offsets of a topic."""
+        return [group for group, topics in self._groups.items() if topic in topics]
+
+    def groups(self) -> list[str]:
+        """All groups that ever committed anything."""
+        return list(self._groups)
+
+    def remove_group(self, group: str) -> None:
+        """Forget all offsets of a group."""
+        if self._groups.pop(group, None) is not None:
+            self.dirty = True
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget all offsets of a topic."""
+        for group in self.groups_of(topic):
+            topics = self._groups[group]
+            del topics[topic]
+            if not topics:
+                del self._groups[group]
+            self.dirty = True
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Put group `target` where group `source` is in all queues of a topic."""
+        queues = self._queues(source, topic)
+        if queues:
+            self._groups.setdefault(target, {})[topic] = queues.copy()
+            self.dirty = True
+
+    def correction(
+        self, topic: str, compare_group: str, ignored_groups: Collection[str], min_offset: Callable[[int], int]
+    ) -> dict[int, int]:
+        """Per queue the smallest offset of any group (308), as far as its message is still there.
+
+        NOTHING_TO_CORRECT where `compare_group` is behind even that one. `min_offset` gives the start of a queue.
+        """
+        smallest: dict[int, int] = {}
+        for group in self.groups_of(topic):
+            if group in ignored_groups:
+                continue
+            for queue_id, offset in self._queues(group, topic).items():
+                if offset >= min_offset(queue_id):
+                    smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
+        for queue_id, offset in self._queues(compare_group, topic).items():
+            if offset < smallest.get(queue_id, offset):
+                smallest[queue_id] = NOTHING_TO_CORRECT
+        return smallest
+
+    def _queues(self, group: str, topic: str) -> dict[int, int]:
+        return self._groups.get(group, {}).get(topic, {})
+
+    # The file, and what slaves copy
+
+    def snapshot(self) -> ConsumerOffsetTable:
+        """The table as it is now. It does not change any more, so another thread may have it."""
+        table = {
+            f"{topic}{_SEPARATOR}{group}": queues.copy()
+            for group, topics in self._groups.items()
+            for topic, queues in topics.items()
+        }
+        return ConsumerOffsetTable(data_version=self._data_version, offset_table=table)
+
+    def load(self, saved: ConsumerOffsetTable) -> None:
+        """Replace everything by what was saved."""
+        self._groups = {}
+        for name, queues in saved.offset_table.items():
+            # Topics have no such sign in their names, so the first one is where the group begins.
+            topic, separator, group = name.partition(_SEPARATOR)
+            if not separator:
+                logger.warning("offsets of %r dropped: that is no topic@group", name)
+                continue
+            self._groups.setdefault(group, {})[topic] = queues.copy()
+        self._data_version = saved.data_version
+        self.dirty = False

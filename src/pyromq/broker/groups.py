@@ -1,0 +1,122 @@
+"""Subscription groups: how each consumer group may consume.
+
+The table is memory only; `state` keeps it in subscriptionGroup.json. docs/spec/broker.md 8.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyromq.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
+
+from .topics import is_legal_name, next_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .config import LiveConfig
+
+logger = logging.getLogger(__name__)
+
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+SYSTEM_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+MAX_GROUP_LENGTH = 255
+
+
+class GroupTable:
+    """All subscription groups by name; they need not have consumers, and producer groups are not among them.
+
+    `changed` is called after each change with the group's name. `dirty` is set by each change; whoever saves the table
+    clears it.
+    """
+
+    def __init__(self, live: LiveConfig, clock: Callable[[], int]) -> None:
+        self._live = live
+        self._clock = clock
+        self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
+        # Of 5.x: which topics a group may not consume. Kept for the files of such a broker.
+        self._forbidden: dict[str, dict[str, int]] = {}
+        self.data_version = DataVersion(timestamp=clock())
+        self.changed: Callable[[str], None] | None = None
+        self.dirty = False
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __contains__(self, group: object) -> bool:
+        return group in self._groups
+
+    def __iter__(self) -> Iterator[SubscriptionGroupConfig]:
+        """The groups as they are now; the table may change while somebody walks through them."""
+        return iter(list(self._groups.values()))
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group, if it exists."""
+        return self._groups.get(group)
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group, made with its first use if that is allowed; None if it is not."""
+        known = self._groups.get(group)
+        if known is not None or not self._may_create(group):
+            return known
+        made = SubscriptionGroupConfig(group_name=group)
+        self.update(made)
+        logger.info("group %s created", group)
+        return made
+
+    def _may_create(self, group: str) -> bool:
+        if not self._live.config.auto_create_group and not group.startswith(SYSTEM_GROUP_PREFIX):
+            return False
+        # As 5.x. Clients check the same; what gets here otherwise would stay in our file for good.
+        return len(group) <= MAX_GROUP_LENGTH and is_legal_name(group)
+
+    def update(self, config: SubscriptionGroupConfig) -> None:
+        """Set a group, whatever it was before."""
+        self._groups[config.group_name] = config
+        self._moved_on(config.group_name)
+
+    def delete(self, group: str) -> bool:
+        """Forget a group. False if there is none."""
+        if self._groups.pop(group, None) is None:
+            return False
+        self._forbidden.pop(group, None)
+        self._moved_on(group)
+        return True
+
+    def _moved_on(self, group: str) -> None:
+        self._bump()
+        if self.changed is not None:
+            self.changed(group)
+
+    def _bump(self) -> None:
+        self.data_version = next_version(self.data_version, self._clock())
+        self.dirty = True
+
+    # The file, and what peers copy
+
+    def snapshot(self) -> SubscriptionGroupWrapper:
+        """The table as it is now. It does not change any more, so another thread may have it."""
+        return SubscriptionGroupWrapper(
+            data_version=self.data_version,
+            forbidden_table=self._forbidden.copy(),
+            subscription_group_table=self._groups.copy(),
+        )
+
+    def load(self, saved: SubscriptionGroupWrapper) -> None:
+        """Take over what was saved; it wins over what is built in."""
+        self._groups.update(saved.subscription_group_table)
+        self._forbidden = dict(saved.forbidden_table)
+        self.data_version = saved.data_version
+        self.dirty = False
+        if len(self._groups) > len(saved.subscription_group_table):
+            self._bump()

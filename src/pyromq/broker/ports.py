@@ -1,0 +1,115 @@
+"""The three ports of a broker: for clients, for clients in a hurry (the VIP port), and for slaves.
+
+listenPort        every request
+listenPort - 2    the same without pulls; RocketMQ keeps it free of them so that sends never wait behind
+listenPort + 1    replication (or haListenPort); nobody is served there yet, so who connects is sent away
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Self
+
+from pyromq.errors import ConfigError
+from pyromq.protocol.codes import RequestCode
+from pyromq.remoting import RemotingServer
+from pyromq.remoting.addresses import VIP_PORT_OFFSET
+from pyromq.remoting.listening import ListeningSocket
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Mapping
+
+    from pyromq.remoting import Connection, ConnectionListener, Processor, ServerConfig, TlsConfig
+
+HA_PORT_OFFSET = 1
+NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+
+# With a port of the system's choice the other two follow from it, and may be taken.
+_ATTEMPTS = 50
+
+
+class Ports:
+    """Listens on all three while it is entered, and serves what `serve` is given, from then on.
+
+    Entering waits for nothing: whoever calls `serve` in the same turn of the event loop has missed no request. Leaving
+    closes all connections.
+    """
+
+    def __init__(self, config: ServerConfig, ha_port: int, listener: ConnectionListener, tls: TlsConfig) -> None:
+        self._config = config
+        self._ha_port = ha_port
+        self._listener = listener
+        self._tls = tls
+        self._processors: dict[int, Processor] = {}
+        self._vip_processors: dict[int, Processor] = {}
+        self._servers: list[RemotingServer] = []
+        self._ha: ListeningSocket | None = None
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """ConfigError when a port is taken."""
+        attempts = 1 if self._config.listen_port else _ATTEMPTS
+        for left in reversed(range(attempts)):
+            try:
+                await self._listen()
+                break
+            except ConfigError:
+                await self._open.aclose()
+                if not left:
+                    raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._open.aclose()
+
+    async def _listen(self) -> None:
+        self._servers = [await self._server(self._config.listen_port, self._processors)]
+        if self.port > VIP_PORT_OFFSET:
+            self._servers.append(await self._server(self.port - VIP_PORT_OFFSET, self._vip_processors))
+        ha_config = dataclasses.replace(self._config, listen_port=self._ha_port or self.port + HA_PORT_OFFSET)
+        self._ha = ListeningSocket(ha_config, _send_away)
+        self._open.callback(self._ha.close)
+
+    async def _server(self, port: int, processors: Mapping[int, Processor]) -> RemotingServer:
+        config = dataclasses.replace(self._config, listen_port=port)
+        server = RemotingServer(config, processors, listener=self._listener, tls=self._tls)
+        return await self._open.enter_async_context(server)
+
+    @property
+    def port(self) -> int:
+        """The port for clients, also when the system chose it."""
+        return self._servers[0].port
+
+    @property
+    def ha_port(self) -> int:
+        assert self._ha is not None, "nothing listens"
+        return self._ha.address[1]
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        return frozenset().union(*(server.connections for server in self._servers))
+
+    def serve(self, processors: Mapping[int, Processor]) -> None:
+        """Answer requests with these from now on."""
+        self._processors.update(processors)
+        self._vip_processors.update((code, each) for code, each in processors.items() if code not in NOT_ON_VIP)
+
+    def stop_listening(self) -> None:
+        """Take no new connections; those that are there go on."""
+        for server in self._servers:
+            server.stop_listening()
+        if self._ha is not None:
+            self._ha.close()
+
+    async def finish(self, timeout: float) -> None:
+        """Wait for the requests that are being served."""
+        running = [task for server in self._servers for task in server.endpoint.tasks]
+        if running:
+            await asyncio.wait(running, timeout=timeout)
+
+
+def _send_away(sock: socket.socket) -> None:
+    sock.close()

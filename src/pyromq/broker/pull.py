@@ -1,0 +1,263 @@
+"""Pulling: codes 11 and 361, from the request to slices of the commit log (docs/spec/broker.md 6).
+
+A pull that finds nothing is held. When a message arrives in its queue it is looked at again in the same turn of the
+event loop, and answered if the message is one that it wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from pyromq.errors import (
+    BrokerError,
+    NoPermission,
+    ServerError,
+    SubscriptionGroupNotExist,
+    SubscriptionNotExist,
+    SubscriptionNotLatest,
+    SubscriptionParseFailed,
+    TopicNotFound,
+)
+from pyromq.protocol.bodies.heartbeat import MessageModel
+from pyromq.protocol.codes import RequestCode, ResponseCode
+from pyromq.protocol.hashing import java_hash
+from pyromq.protocol.headers import PullMessage
+from pyromq.store import GetStatus
+
+from .held_pulls import HeldPull, HeldPulls
+from .perms import PERM_READ
+from .send import FAQ
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyromq.protocol.bodies.heartbeat import SubscriptionData
+    from pyromq.protocol.command import Command
+    from pyromq.remoting import Connection, Processor
+    from pyromq.store import GetResult, MessageStore
+    from pyromq.store.consume_queue import ConsumeQueue
+
+    from .clients import Clients
+    from .config import LiveConfig
+    from .consumer_offsets import ConsumerOffsets
+    from .groups import GroupTable
+    from .stats import Statistics
+    from .topics import TopicTable
+
+    Tags = Callable[[int], bool]
+
+logger = logging.getLogger(__name__)
+
+COMMIT_OFFSET = 1
+SUSPEND = 2
+SUBSCRIPTION = 4
+
+TAG = "TAG"
+ALL = "*"
+
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_EMPTY = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
+
+
+class PullProcessor:
+    """Serves pulls and keeps those that wait. `offset_moved` is told of pulls outside of their queue."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        clients: Clients,
+        offsets: ConsumerOffsets,
+        stats: Statistics,
+        live: LiveConfig,
+        offset_moved: Callable[[str, str, int, int, int], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._offsets = offsets
+        self._stats = stats
+        self._live = live
+        self._offset_moved = offset_moved
+        self._loop = asyncio.get_running_loop()
+        self.held = HeldPulls()
+
+    def table(self) -> dict[int, Processor]:
+        return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
+
+    def pull(self, connection: Connection, request: Command) -> Command | None:
+        header = request.header(PullMessage)
+        tags = self._checked(connection, header, is_lite=request.code == RequestCode.LITE_PULL_MESSAGE)
+        sys_flag = header.sys_flag
+        topic, queue_id, offset = header.topic, header.queue_id, header.queue_offset
+        if sys_flag & COMMIT_OFFSET:
+            self._offsets.commit(header.consumer_group, topic, queue_id, header.commit_offset)
+        queue = self._store.queue(topic, queue_id)
+        found = self._store.get(queue, offset, header.max_msg_nums, tags)
+        self._stats.throughput.pulled(found.count)
+        if sys_flag & SUSPEND and _code(found, offset) is ResponseCode.PULL_NOT_FOUND:
+            config = self._live.config
+            wait = header.suspend_timeout_millis if config.long_polling else config.short_polling_ms
+            deadline = self._loop.time() + wait / 1000
+            self.held.hold(HeldPull(connection, request, queue, offset, deadline, tags))
+            return None
+        return self._reply(request, header, offset, found)
+
+    # Pulls that wait
+
+    def arrived(self, queue: ConsumeQueue) -> None:
+        """A queue got messages: answer the pulls that wait for them."""
+        for pull in self.held.take(queue):
+            if not pull.connection.closed and not self._answer(pull):
+                self.held.hold(pull)
+
+    def _answer(self, pull: HeldPull) -> bool:
+        """Answer a held pull if there is something for it now."""
+        header = pull.request.header(PullMessage)
+        found = self._store.get(pull.queue, pull.looked_at, header.max_msg_nums, pull.tags)
+        if found.status is not GetStatus.FOUND:
+            if found.status is GetStatus.NO_MATCHED_MESSAGE:
+                pull.looked_at = found.next_offset
+            if found.status in (GetStatus.OFFSET_OVERFLOW_ONE, GetStatus.NO_MATCHED_MESSAGE):
+                return False
+        self._stats.throughput.pulled(found.count)
+        pull.connection.reply(pull.request, self._reply(pull.request, header, pull.offset, found))
+        return True
+
+    def expire(self) -> None:
+        """To be called every now and then: answer the pulls that have waited long enough."""
+        for pull in self.held.expire(self._loop.time()):
+            self._give_up(pull)
+
+    def forget(self, topic: str) -> None:
+        """The queues of `topic` are gone: answer the pulls that wait for them."""
+        for pull in self.held.take_topic(topic):
+            self._give_up(pull)
+
+    def stop(self) -> None:
+        """Answer all pulls that wait; the broker is about to stop."""
+        for pull in self.held.clear():
+            self._give_up(pull)
+
+    def _give_up(self, pull: HeldPull) -> None:
+        if pull.connection.closed:
+            return
+        header = pull.request.header(PullMessage)
+        # From where it began: what was passed over is then not asked for again.
+        found = self._store.get(pull.queue, pull.offset, header.max_msg_nums, pull.tags)
+        pull.connection.reply(pull.request, self._reply(pull.request, header, pull.offset, found))
+
+    # The rules
+
+    def _checked(self, connection: Connection, header: PullMessage, *, is_lite: bool = False) -> Tags | None:
+        """The checks of 6.2, in its order. Returns what selects messages by their tags code, None for all."""
+        config = self._live.config
+        group_name, topic = header.consumer_group, header.topic
+        if not config.broker_permission & PERM_READ:
+            raise NoPermission(f"the broker[{config.broker_ip1}] pulling message is forbidden")
+        if is_lite and not config.lite_pull:
+            raise NoPermission(f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden")
+        group = self._groups.get(group_name)
+        if group is None:
+            raise SubscriptionGroupNotExist(f"subscription group [{group_name}] does not exist, {FAQ}")
+        if not group.consume_enable:
+            raise NoPermission(f"subscription group no permission, {group_name}")
+        topic_config = self._topics.get(topic)
+        if topic_config is None:
+            raise TopicNotFound(f"topic[{topic}] not exist, apply first please! {FAQ}")
+        if not topic_config.perm & PERM_READ:
+            raise NoPermission(f"the topic[{topic}] pulling message is forbidden")
+        if not 0 <= header.queue_id < topic_config.read_queue_nums:
+            raise ServerError(
+                f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
+                f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] consumer:[/{connection.peer}]"
+            )
+        if header.sys_flag & SUBSCRIPTION:
+            if (header.expression_type or TAG) != TAG:
+                raise _no_sql()
+            return tags_of_expression(header.subscription)
+        return self._subscribed_tags(header, group.consume_broadcast_enable)
+
+    def _subscribed_tags(self, header: PullMessage, may_broadcast: bool) -> Tags | None:
+        live_group = self._clients.consumer_group(header.consumer_group)
+        if live_group is None:
+            raise SubscriptionNotExist(f"the consumer's group info not exist{FAQ}")
+        if live_group.message_model is MessageModel.BROADCASTING and not may_broadcast:
+            raise NoPermission(f"the consumer group[{header.consumer_group}] can not consume by broadcast way")
+        subscription = live_group.subscriptions.get(header.topic)
+        if subscription is None:
+            raise SubscriptionNotExist(f"the consumer's subscription not exist{FAQ}")
+        if subscription.sub_version < header.sub_version:
+            raise SubscriptionNotLatest("the consumer's subscription not latest")
+        if (subscription.expression_type or TAG) != TAG:
+            raise _no_sql()
+        return tags_of_subscription(subscription)
+
+    # Answers
+
+    def _reply(self, request: Command, header: PullMessage, offset: int, found: GetResult) -> Command:
+        code = _code(found, offset)
+        response = request.reply(code, found.status.value)
+        response.ext = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": str(found.next_offset),
+            "minOffset": str(found.min_offset),
+            "maxOffset": str(found.max_offset),
+        }
+        if found.count:
+            response.body = found.slices
+            key = f"{header.topic}@{header.consumer_group}"
+            self._stats.add("GROUP_GET_NUMS", key, found.count)
+            self._stats.add("GROUP_GET_SIZE", key, found.size)
+            self._stats.add("BROKER_GET_NUMS", self._live.config.cluster_name, found.count)
+        elif code is ResponseCode.PULL_OFFSET_MOVED and self._offset_moved is not None:
+            self._offset_moved(header.consumer_group, header.topic, header.queue_id, offset, found.next_offset)
+        return response
+
+
+def _code(found: GetResult, offset: int) -> ResponseCode:
+    if found.status in _EMPTY:
+        return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
+    return _CODES[found.status]
+
+
+def _no_sql() -> BrokerError:
+    return ServerError("The broker does not support consumer to filter message by SQL92")
+
+
+def tags_of_expression(expression: str | None) -> Tags | None:
+    """What a tag expression, `A || B`, selects; None for everything."""
+    if not expression or expression == ALL:
+        return None
+    tags = [tag for part in expression.split("||") if (tag := part.strip())]
+    if not tags:
+        raise SubscriptionParseFailed("parse the consumer's subscription failed")
+    return _matcher(frozenset(map(java_hash, tags)))
+
+
+def tags_of_subscription(subscription: SubscriptionData) -> Tags | None:
+    """What a consumer's heartbeat said it wants; None for everything."""
+    if not subscription.sub_string or subscription.sub_string == ALL:
+        return None
+    return (
+        _matcher(frozenset(subscription.code_set))
+        if subscription.code_set
+        else tags_of_expression(subscription.sub_string)
+    )
+
+
+def _matcher(hashes: frozenset[int]) -> Tags:
+    # Of a tags code only the lowest 32 bits are the hash of the tag.
+    return lambda tags_code: ((tags_code + 2**31) & 0xFFFFFFFF) - 2**31 in hashes

@@ -1,0 +1,155 @@
+"""Delivery of delayed messages: each level is a queue of the schedule topic, in the order in which they fall due.
+
+An entry of such a queue carries the time of delivery in place of a tag, so the next entry of a level tells whether
+there is something to do. What is due goes back to its real topic through `Appends`, like any other message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pyromq.errors import CorruptRecord, OffsetOutOfRange
+from pyromq.protocol import properties as props
+from pyromq.protocol.bodies.offsets import DelayOffsetTable
+from pyromq.protocol.record import decode_record
+from pyromq.store import PutStatus
+from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
+from pyromq.store.tags import SCHEDULE_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyromq.protocol.record import MessageRecord
+    from pyromq.store import MessageStore, PutResult
+
+    from .appends import Appends
+
+logger = logging.getLogger(__name__)
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+
+_FIRST = 1.0  # seconds after the start
+_PAUSE = 0.1  # between two looks, when nothing is due sooner
+# Messages of one level that are delivered in one go: when thousands fall due together, sends go on in between.
+_AT_ONCE = 64
+
+
+class ScheduleService:
+    """Delivers what is due. `clock` gives epoch milliseconds; `offsets` are the next entries to look at, by level."""
+
+    def __init__(self, store: MessageStore, appends: Appends, delays: Sequence[int], clock: Callable[[], int]) -> None:
+        self._store = store
+        self._appends = appends
+        self._delays = delays
+        self._clock = clock
+        self._under_way: set[int] = set()  # levels whose last messages are not stored yet
+        self.offsets: dict[int, int] = {}
+        self.dirty = False
+
+    @property
+    def levels(self) -> int:
+        """How many delays there are to choose from."""
+        return len(self._delays)
+
+    def snapshot(self) -> DelayOffsetTable:
+        """delayOffset.json"""
+        return DelayOffsetTable(offset_table=dict(self.offsets))
+
+    def load(self, saved: DelayOffsetTable) -> None:
+        self.offsets = {level: offset for level, offset in saved.offset_table.items() if level > 0}
+        self.dirty = False
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        await asyncio.sleep(_FIRST)
+        while True:
+            more = self.step()
+            await asyncio.sleep(0 if more else _PAUSE)
+
+    def step(self) -> bool:
+        """Deliver what is due, a part of it if it is much; True if there is more."""
+        now = self._clock()
+        more = False
+        for level, delay in enumerate(self._delays, 1):
+            if level not in self._under_way:
+                more |= self._deliver(level, delay, now)
+        return more
+
+    def _deliver(self, level: int, delay: int, now: int) -> bool:
+        queue = self._store.queues.find(SCHEDULE_TOPIC, level - 1)
+        if queue is None:
+            return False
+        offset = min(max(self.offsets.get(level, 0), queue.min_offset), queue.max_offset)
+        batch = _Batch(self, level, offset)
+        for physical, size, due in ENTRY.iter_unpack(queue.entries(offset, _AT_ONCE)):
+            # A time further away than the level allows was made by a clock that has been set back since.
+            if size != PRE_BLANK_SIZE and now < due <= now + delay:
+                break
+            batch.add(None if size == PRE_BLANK_SIZE else self._restored(physical, size))
+        if not batch.records:
+            return False
+        self._under_way.add(level)
+        for number, record in enumerate(batch.records):
+            if record is None:
+                batch.done(number)
+            else:
+                stored_at = self._store.queue(record.topic, record.queue_id)
+                self._appends.put(stored_at, (record,), partial(batch.stored, number), wait=False)
+        return len(batch.records) == _AT_ONCE
+
+    def batch_ended(self, level: int) -> None:
+        self._under_way.discard(level)
+
+    def moved_on(self, level: int, offset: int) -> None:
+        """Everything of `level` before `offset` was delivered."""
+        self.offsets[level] = offset
+        self.dirty = True
+
+    def _restored(self, physical: int, size: int) -> MessageRecord | None:
+        """The message as it was sent; None if it is not to be delivered."""
+        try:
+            record = decode_record(self._store.log.read(physical, size))
+        except (OffsetOutOfRange, CorruptRecord) as exc:
+            logger.error("delayed message at %s is skipped: %s", physical, exc)
+            return None
+        topic, queue_id = record.find_property(props.REAL_TOPIC), record.find_property(props.REAL_QID)
+        if not topic or queue_id is None or not queue_id.isascii() or not queue_id.isdecimal() or topic == HALF_TOPIC:
+            logger.error("delayed message at %s is skipped: its topic %s cannot be delivered to", physical, topic)
+            return None
+        return replace(record, topic=topic, queue_id=int(queue_id))
+
+
+class _Batch:
+    """Messages of one level that were handed over together. The level moves on as far as all of them were stored."""
+
+    def __init__(self, service: ScheduleService, level: int, offset: int) -> None:
+        self._service = service
+        self._level = level
+        self._offset = offset
+        self._delivered: list[bool | None] = []  # None while it is not known
+        self.records: list[MessageRecord | None] = []
+
+    def add(self, record: MessageRecord | None) -> None:
+        """None stands for an entry that is passed over."""
+        self.records.append(record)
+        self._delivered.append(None)
+
+    def stored(self, number: int, results: Sequence[PutResult]) -> None:
+        delivered = results[0].status is PutStatus.PUT_OK
+        if not delivered and False not in self._delivered:
+            logger.warning("delayed messages not delivered: %s; trying again", results[0].error)
+        self.done(number, delivered)
+
+    def done(self, number: int, delivered: bool = True) -> None:
+        self._delivered[number] = delivered
+        if None not in self._delivered:
+            # Behind the first that failed nothing counts: those are delivered again together with it.
+            count = (*self._delivered, False).index(False)
+            if count:
+                self._service.moved_on(self._level, self._offset + count)
+            self._service.batch_ended(self._level)

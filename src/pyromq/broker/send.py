@@ -1,0 +1,439 @@
+"""Sending: codes 10, 310 and 320, from the request to the store and back (docs/spec/broker.md 3).
+
+What nearly every send is, a plain message to a known topic with a one-letter header, takes `_quick`: it reads the few
+fields that it needs from the text map and never parses the properties. Everything else, and everything that is wrong,
+takes `_plain`, which reads like the specification. The two store the same message and give the same answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pyromq.errors import (
+    BrokerError,
+    CorruptRecord,
+    MessageIllegal,
+    NoPermission,
+    ServerError,
+    SubscriptionGroupNotExist,
+    TopicNotFound,
+)
+from pyromq.protocol import batch, sysflag
+from pyromq.protocol import properties as props
+from pyromq.protocol.bodies.register import TopicFilterType
+from pyromq.protocol.codes import RequestCode, ResponseCode
+from pyromq.protocol.command import ONEWAY
+from pyromq.protocol.headers import SendMessage, SendMessageV2
+from pyromq.protocol.ids import encode_offset_message_id
+from pyromq.protocol.record import MessageRecord
+from pyromq.store import PutStatus
+
+from .delay import delay_level, parked
+from .peers import born_host
+from .perms import PERM_WRITE, perm_text
+from .topics import RETRY_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyromq.protocol.bodies.register import TopicConfig
+    from pyromq.protocol.command import Command
+    from pyromq.remoting import Connection, Processor
+    from pyromq.store import MessageStore, PutResult
+    from pyromq.store.consume_queue import ConsumeQueue
+
+    from .appends import Appends
+    from .config import LiveConfig
+    from .groups import GroupTable
+    from .stats import Statistics
+    from .topics import TopicTable
+
+logger = logging.getLogger(__name__)
+
+V3_4_9 = 121  # from here on clients mean it when they send maxReconsumeTimes
+
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+_WAIT = f"{props.WAIT}{props.NAME_VALUE_SEPARATOR}"
+_CODES = {
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+}
+_STORED_CODES = frozenset(_CODES.values())
+_NOT_AVAILABLE = "service not available now."
+_ILLEGAL = (
+    "the message is illegal, maybe msg body or properties length not matched. "
+    "msg body length limit {limit}B, msg properties length limit 32KB."
+)
+
+
+class SendProcessor:
+    """Serves sends. `clock` gives epoch milliseconds."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        appends: Appends,
+        topics: TopicTable,
+        groups: GroupTable,
+        stats: Statistics,
+        live: LiveConfig,
+        clock: Callable[[], int],
+        *,
+        delay_levels: int,
+        store_host: bytes,
+    ) -> None:
+        self._store = store
+        self._appends = appends
+        self._topics = topics
+        self._groups = groups
+        self._stats = stats
+        self._live = live
+        self._clock = clock
+        self._delay_levels = delay_levels
+        self._store_host = store_host
+        self._targets: dict[str, _Target] = {}
+        self._config = live.config
+
+    def table(self) -> dict[int, Processor]:
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send,
+        }
+
+    def send(self, connection: Connection, request: Command) -> Command | None:
+        if request.code == RequestCode.SEND_MESSAGE_V2 and self._quick(connection, request):
+            return None
+        try:
+            return self._plain(connection, request)
+        except BrokerError as exc:
+            # Clients look for these fields even in a refusal.
+            response = request.reply(exc.code, exc.remark)
+            response.ext = self._trace_fields()
+            return response
+
+    # The common case
+
+    def _quick(self, connection: Connection, request: Command) -> bool:
+        """Store a plain message to a known topic; False if there is anything unusual about it."""
+        ext = request.ext
+        if ext is None:
+            return False
+        try:
+            topic, queue_text, flags, born, flag = ext["b"], ext["e"], ext["f"], ext["g"], ext["h"]
+        except KeyError:
+            return False
+        target = self._targets.get(topic)
+        if target is None or target.config is not self._topics.get(topic) or self._config is not self._live.config:
+            return False
+        times = ext.get("j", "0")
+        digits = queue_text + flags + born + flag + times
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 30 and len(born) < 19):
+            return False
+        queue = target.queues.get(queue_text)
+        sys_flag = int(flags)
+        text = ext.get("i", "")
+        if (
+            queue is None
+            or len(flags) > 9
+            or len(flag) > 9
+            or len(times) > 9
+            or sys_flag & sysflag.TRANSACTION_MASK
+            or ext.get("m") == "true"
+            or "\x02DELAY\x01" in text
+            or "TRAN_MSG\x01" in text
+            or "TIMER_DEL" in text
+            or text.startswith("DELAY\x01")
+        ):
+            return False
+        stored_text, wait = strip_wait(text)
+        stored_text = f"{stored_text}\x02{target.cluster}" if stored_text else target.cluster
+        properties = stored_text.encode("utf-8", "replace")
+        record = MessageRecord(
+            topic,
+            request.body or b"",  # type: ignore[arg-type]  # a received body is bytes
+            properties,
+            queue.queue_id,
+            int(flag),
+            0,
+            0,
+            sys_flag | target.multi_tag,
+            int(born),
+            born_host(connection),
+            0,
+            self._store_host,
+            int(times),
+        )
+        self._appends.put(queue, (record,), partial(self._stored, connection, request, target, queue_text), wait=wait)
+        return True
+
+    # Everything else
+
+    def _plain(self, connection: Connection, request: Command) -> Command | None:
+        header: SendMessage | SendMessageV2
+        if request.code == RequestCode.SEND_MESSAGE:
+            header = request.header(SendMessage)
+        else:
+            header = request.header(SendMessageV2)
+        target = self._checked_target(header, connection)
+        queue_id = header.queue_id
+        if queue_id >= target.max_queues:
+            raise ServerError(
+                f"request queueId[{queue_id}] is illegal, {target.description} Producer: {connection.peer}"
+            )
+        if queue_id < 0:
+            if target.config.write_queue_nums <= 0:
+                raise ServerError(f"topic {header.topic} has no queue to write to")
+            queue_id = random.randrange(target.config.write_queue_nums)
+        if header.batch:
+            self._batch(connection, request, header, target, queue_id)
+            return None
+        properties = props.parse(header.properties or "")
+        wait = properties.pop(props.WAIT, "true").lower() == "true"
+        properties[props.CLUSTER] = self._config.cluster_name
+        record = MessageRecord(
+            header.topic,
+            request.body_bytes,
+            props.encode(props.render(properties)),
+            queue_id,
+            header.flag,
+            sys_flag=header.sys_flag | target.multi_tag,
+            born_timestamp=header.born_timestamp,
+            born_host=born_host(connection),
+            store_host=self._store_host,
+            reconsume_times=header.reconsume_times,
+        )
+        self._refuse_later_features(properties)
+        record = self._dead_letter(record, header, request) or self._delayed(record, properties)
+        queue = self._store.queue(record.topic, record.queue_id)
+        stored = partial(self._stored, connection, request, target, str(queue_id))
+        self._appends.put(queue, (record,), stored, wait=wait)
+        return None
+
+    def _checked_target(self, header: SendMessage | SendMessageV2, connection: Connection) -> _Target:
+        """The checks of 3.1, in its order."""
+        config = self._config = self._live.config
+        topic = header.topic
+        now = self._clock()
+        if now < config.start_accept_send:
+            raise ServerError(f"broker unable to service, until {_date(config.start_accept_send)}")
+        known = self._topics.get(topic)
+        if not config.broker_permission & PERM_WRITE and known is not None and known.order:
+            raise NoPermission(f"the broker[{config.broker_ip1}] sending message is forbidden")
+        self._topics.check_name(topic)
+        if not self._topics.may_send(topic):
+            raise NoPermission(f"Sending message to topic[{topic}] is forbidden.")
+        if known is None:
+            known = self._topics.for_send(
+                topic, header.default_topic, header.default_topic_queue_nums, header.unit_mode
+            )
+        if known is None:
+            raise TopicNotFound(f"topic[{topic}] not exist, apply first please!{FAQ}")
+        target = self._targets.get(topic)
+        if target is None or target.config is not known or target.made_from is not config:
+            target = self._new_target(known)
+        return target
+
+    def _new_target(self, topic: TopicConfig) -> _Target:
+        config = self._config
+        target = _Target(topic, f"{props.CLUSTER}{props.NAME_VALUE_SEPARATOR}{config.cluster_name}")
+        target.made_from = config
+        # A quick send needs nothing of this; what is left out here takes the plain way and is judged there.
+        is_ordinary = not topic.topic_name.startswith(RETRY_PREFIX)
+        if is_ordinary and config.start_accept_send <= self._clock() and config.broker_permission & PERM_WRITE:
+            target.queues = {
+                str(queue_id): self._store.queue(topic.topic_name, queue_id) for queue_id in range(target.max_queues)
+            }
+        self._targets[topic.topic_name] = target
+        return target
+
+    def _refuse_later_features(self, properties: dict[str, str]) -> None:
+        if properties.get(props.TRAN_MSG, "").lower() == "true":
+            raise NoPermission(f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden")
+        timers = (props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS)
+        if any(name in properties for name in timers) and not properties.get(props.DELAY):
+            raise ServerError("accurate timer message is not enabled, timerWheelEnable is false")
+
+    def _dead_letter(
+        self, record: MessageRecord, header: SendMessage | SendMessageV2, request: Command
+    ) -> MessageRecord | None:
+        """A message to a retry topic that was tried often enough goes to the dead letters instead."""
+        if not record.topic.startswith(RETRY_PREFIX):
+            return None
+        name = record.topic.removeprefix(RETRY_PREFIX)
+        group = self._groups.get(name)
+        if group is None:
+            raise SubscriptionGroupNotExist(f"subscription group not exist, {name} {FAQ}")
+        limit = group.retry_max_times
+        if header.max_reconsume_times is not None and request.version >= V3_4_9:
+            limit = header.max_reconsume_times
+        if record.reconsume_times < limit:
+            return None
+        dead_letters = self._topics.ensure_dlq(name)
+        return replace(record, topic=dead_letters.topic_name, queue_id=0)
+
+    def _delayed(self, record: MessageRecord, properties: dict[str, str]) -> MessageRecord:
+        try:
+            level = delay_level(properties)
+        except ValueError:
+            raise ServerError(f"{props.DELAY} is no number: {properties[props.DELAY]!r}") from None
+        return parked(record, properties, level, self._delay_levels) if level > 0 else record
+
+    def _batch(
+        self,
+        connection: Connection,
+        request: Command,
+        header: SendMessage | SendMessageV2,
+        target: _Target,
+        queue_id: int,
+    ) -> None:
+        shared = props.parse(header.properties or "")
+        limit = self._store.config.max_message_size
+        delayed = shared.get(props.DELAY, "0")
+        if header.sys_flag & sysflag.TRANSACTION_MASK or len(request.body_bytes) > limit or delayed not in ("0", ""):
+            raise MessageIllegal(_ILLEGAL.format(limit=limit))
+        wait = shared.get(props.WAIT, "true").lower() == "true"
+        shared.pop(props.WAIT, None)
+        shared[props.CLUSTER] = self._config.cluster_name
+        whole = MessageRecord(
+            header.topic,
+            request.body_bytes,
+            props.encode(props.render(shared)),
+            queue_id,
+            sys_flag=header.sys_flag | target.multi_tag,
+            born_timestamp=header.born_timestamp,
+            born_host=born_host(connection),
+            store_host=self._store_host,
+            reconsume_times=header.reconsume_times,
+        )
+        try:
+            records = batch.expand(whole)
+        except CorruptRecord as exc:
+            raise ServerError(f"batch cannot be read: {exc.reason}") from None
+        queue = self._store.queue(header.topic, queue_id)
+        stored = partial(self._stored, connection, request, target, str(queue_id))
+        self._appends.put(queue, records, stored, wait=wait)
+
+    # Answers
+
+    def _stored(
+        self,
+        connection: Connection,
+        request: Command,
+        target: _Target,
+        queue_text: str,
+        results: Sequence[PutResult],
+    ) -> None:
+        first = results[0]
+        code, remark = self._outcome(first)
+        if code in _STORED_CODES:
+            target.stored += len(results)
+            target.stored_bytes += sum([result.size for result in results])
+            if request.flag & ONEWAY:
+                return
+            response = request.reply(code)
+            response.ext = {
+                "MSG_REGION": self._config.region_id,
+                "TRACE_ON": "true" if self._config.trace_on else "false",
+                "msgId": ",".join(
+                    [encode_offset_message_id(self._store_host, each.physical_offset) for each in results]
+                ),
+                "queueId": queue_text,
+                "queueOffset": str(first.queue_offset),
+            }
+        else:
+            logger.warning("%s: message not stored: %s", connection.peer, first.error)
+            response = request.reply(code, remark)
+            response.ext = self._trace_fields()
+        connection.reply(request, response)
+
+    def _outcome(self, result: PutResult) -> tuple[ResponseCode, str | None]:
+        """Code and remark for what the store said (3.4)."""
+        code = _CODES.get(result.status)
+        if code is not None:
+            return code, None
+        match result.status:
+            case PutStatus.MESSAGE_ILLEGAL | PutStatus.PROPERTIES_SIZE_EXCEEDED:
+                remark = _ILLEGAL.format(limit=self._store.config.max_message_size)
+                return ResponseCode.MESSAGE_ILLEGAL, remark
+            case PutStatus.SERVICE_NOT_AVAILABLE:
+                return ResponseCode.SERVICE_NOT_AVAILABLE, f"{_NOT_AVAILABLE} {result.error}"
+            case PutStatus.CREATE_MAPPED_FILE_FAILED:
+                return ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy or broken."
+        return ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR {result.error}"
+
+    def _trace_fields(self) -> dict[str, str]:
+        config = self._live.config
+        return {"MSG_REGION": config.region_id, "TRACE_ON": "true" if config.trace_on else "false"}
+
+    def forget(self, topic: str) -> None:
+        """The queues of `topic` are gone."""
+        self.count()
+        self._targets.pop(topic, None)
+
+    def count(self) -> None:
+        """Hand to the statistics what was stored since the last call; counting each message there would cost more."""
+        for topic, target in self._targets.items():
+            if target.stored:
+                stored, size = target.stored, target.stored_bytes
+                target.stored = target.stored_bytes = 0
+                self._stats.add("TOPIC_PUT_NUMS", topic, stored, stored)
+                self._stats.add("TOPIC_PUT_SIZE", topic, size, stored)
+                self._stats.add("BROKER_PUT_NUMS", self._config.cluster_name, stored, stored)
+
+
+class _Target:
+    """A topic, ready to be sent to. `queues`, by the text of their numbers, is empty when no send to it is plain."""
+
+    __slots__ = ("cluster", "config", "made_from", "max_queues", "multi_tag", "queues", "stored", "stored_bytes")
+
+    def __init__(self, config: TopicConfig, cluster: str) -> None:
+        self.config = config
+        self.cluster = cluster  # the property that every message gets
+        self.made_from: object = None
+        self.max_queues = max(config.write_queue_nums, config.read_queue_nums)
+        self.multi_tag = sysflag.MULTI_TAGS if config.topic_filter_type is TopicFilterType.MULTI_TAG else 0
+        self.queues: dict[str, ConsumeQueue] = {}
+        self.stored = 0
+        self.stored_bytes = 0
+
+    @property
+    def description(self) -> str:
+        """The topic as RocketMQ prints it."""
+        config = self.config
+        return (
+            f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
+            f"writeQueueNums={config.write_queue_nums}, perm={perm_text(config.perm)}, "
+            f"topicFilterType={config.topic_filter_type.value}, topicSysFlag={config.topic_sys_flag}, "
+            f"order={'true' if config.order else 'false'}]"
+        )
+
+
+def strip_wait(text: str) -> tuple[str, bool]:
+    """A properties string without its WAIT, and whether it says to wait for the disk."""
+    text = text.removesuffix("\x02")
+    if _WAIT not in text:
+        return text, True
+    wait = ""
+    while True:
+        if (at := text.rfind(f"\x02{_WAIT}")) >= 0:
+            value, separator, rest = text[at + 1 + len(_WAIT) :].partition("\x02")
+            text = text[:at] + separator + rest
+        elif text.startswith(_WAIT):
+            value, _, text = text[len(_WAIT) :].partition("\x02")
+        else:
+            return text, (wait or "true").lower() == "true"
+        # From the back: of several the last one counts, and one without a value is none.
+        wait = wait or value
+
+
+def _date(millis: int) -> str:
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(millis // 1000))},{millis % 1000:03d}"

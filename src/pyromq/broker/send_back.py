@@ -1,0 +1,130 @@
+"""Send-back (36): a consumer could not process a message and wants it again later, or not at all."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pyromq.errors import (
+    CorruptRecord,
+    NoPermission,
+    OffsetOutOfRange,
+    ServerError,
+    SubscriptionGroupNotExist,
+)
+from pyromq.protocol import properties as props
+from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.headers import ConsumerSendMessageBack
+from pyromq.protocol.record import decode_record
+from pyromq.store import PutStatus
+
+from .delay import parked
+from .perms import PERM_WRITE
+from .send import FAQ, V3_4_9
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from pyromq.protocol.bodies.groups import SubscriptionGroupConfig
+    from pyromq.protocol.command import Command
+    from pyromq.protocol.record import MessageRecord
+    from pyromq.remoting import Connection, Processor
+    from pyromq.store import MessageStore, PutResult
+
+    from .appends import Appends
+    from .config import LiveConfig
+    from .groups import GroupTable
+    from .stats import Statistics
+    from .topics import TopicTable
+
+# The first retry waits for the third delay, each further one for the next.
+_FIRST_RETRY_LEVEL = 3
+
+
+class SendBackProcessor:
+    """Puts a message into the retry topic of its group, through the delay levels, or among the dead letters."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        appends: Appends,
+        topics: TopicTable,
+        groups: GroupTable,
+        stats: Statistics,
+        live: LiveConfig,
+        *,
+        delay_levels: int,
+    ) -> None:
+        self._store = store
+        self._appends = appends
+        self._topics = topics
+        self._groups = groups
+        self._stats = stats
+        self._live = live
+        self._delay_levels = delay_levels
+
+    def table(self) -> dict[int, Processor]:
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
+
+    def send_back(self, connection: Connection, request: Command) -> Command | asyncio.Future[Command | None] | None:
+        header = request.header(ConsumerSendMessageBack)
+        group = self._groups.get(header.group)
+        if group is None:
+            raise SubscriptionGroupNotExist(f"subscription group not exist, {header.group} {FAQ}")
+        config = self._live.config
+        if not config.broker_permission & PERM_WRITE:
+            raise NoPermission(f"the broker[{config.broker_ip1}] sending message is forbidden")
+        if group.retry_queue_nums <= 0:
+            return request.reply()
+        retry = self._topics.ensure_retry(header.group, group.retry_queue_nums, header.unit_mode)
+        if not retry.perm & PERM_WRITE:
+            raise NoPermission(f"the topic[{retry.topic_name}] sending message is forbidden")
+        try:
+            original = decode_record(self._store.message_at(header.offset), check_crc=False)
+        except (OffsetOutOfRange, CorruptRecord):
+            raise ServerError(f"look message by offset failed, {header.offset}") from None
+        record = self._next_try(original, header, group, retry.topic_name, request.version)
+        self._stats.add("SNDBCK_PUT_NUMS", f"{original.topic}@{header.group}")
+
+        def stored(results: Sequence[PutResult]) -> None:
+            status = results[0].status
+            if status is PutStatus.PUT_OK:
+                connection.reply(request, request.reply())
+            else:
+                connection.reply(request, request.reply(1, status.value))
+
+        self._appends.put(self._store.queue(record.topic, record.queue_id), (record,), stored, wait=False)
+        return None
+
+    def _next_try(
+        self,
+        original: MessageRecord,
+        header: ConsumerSendMessageBack,
+        group: SubscriptionGroupConfig,
+        retry_topic: str,
+        version: int,
+    ) -> MessageRecord:
+        """The message as it is stored next: delayed on its way to the retry topic, or a dead letter."""
+        properties = props.parse(props.decode(original.properties))
+        properties.setdefault(props.RETRY_TOPIC, original.topic)
+        properties.setdefault(props.ORIGIN_MESSAGE_ID, original.offset_msg_id)
+        # Neither flush nor replica is waited for; and where it was delayed before is of no interest any more.
+        for name in (props.WAIT, props.DELAY, props.REAL_TOPIC, props.REAL_QID):
+            properties.pop(name, None)
+        limit = group.retry_max_times
+        if header.max_reconsume_times is not None and version >= V3_4_9:
+            limit = header.max_reconsume_times
+        again = replace(
+            original,
+            properties=props.encode(props.render(properties)),
+            reconsume_times=original.reconsume_times + 1,
+            prepared_transaction_offset=0,
+        )
+        if original.reconsume_times >= limit or header.delay_level < 0:
+            return replace(again, topic=self._topics.ensure_dlq(header.group).topic_name, queue_id=0)
+        again = replace(again, topic=retry_topic, queue_id=random.randrange(group.retry_queue_nums))
+        level = header.delay_level or _FIRST_RETRY_LEVEL + original.reconsume_times
+        return parked(again, properties, level, self._delay_levels)

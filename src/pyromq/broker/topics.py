@@ -1,0 +1,277 @@
+"""Topics: which there are, how new ones come to be, and what their names may look like.
+
+The table is memory only; `state` keeps it in topics.json. A topic that is changed gets a new TopicConfig, so whoever
+remembers one can tell by identity that it is still the same. docs/spec/broker.md 2.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pyromq.errors import ServerError
+from pyromq.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from pyromq.store.tags import SCHEDULE_TOPIC
+
+from .perms import PERM_INHERIT, PERM_READ, PERM_WRITE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from .config import BrokerConfig, LiveConfig
+
+logger = logging.getLogger(__name__)
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+SYSTEM_PREFIX = "rmq_sys_"
+
+TBW102 = "TBW102"  # the topic whose route tells producers where new topics can be made
+SELF_TEST = "SELF_TEST_TOPIC"
+BENCHMARK = "BenchmarkTest"
+OFFSET_MOVED = "OFFSET_MOVED_EVENT"
+TRANSACTION_HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANSACTION_OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANSACTION_GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE = "RMQ_SYS_TRACE_TOPIC"
+
+MAX_TOPIC_LENGTH = 127
+
+_READ_WRITE = PERM_READ | PERM_WRITE
+_OPEN = _READ_WRITE | PERM_INHERIT
+
+_UNIT = 1  # bits of topicSysFlag
+_UNIT_SUBSCRIBED = 2
+
+_DELAY_QUEUES = 18
+
+# The broker alone writes to these. With the next three they are system topics whether or not this broker has them;
+# those that it makes at its start are system topics, too.
+_NO_SEND = frozenset((SCHEDULE_TOPIC, TRANSACTION_HALF, TRANSACTION_OP, TRANSACTION_GIVEN_UP, SELF_TEST, OFFSET_MOVED))
+_SYSTEM = _NO_SEND | {TBW102, BENCHMARK, TRACE}
+
+_NAME_PATTERN = "^[%|a-zA-Z0-9_-]+$"
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def retry_topic(group: str) -> str:
+    """Where messages go that `group` wants to try again."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Where messages end that `group` failed at too often."""
+    return DLQ_PREFIX + group
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether topics and groups may be called so, apart from the length."""
+    return _NAME.fullmatch(name) is not None
+
+
+def next_version(version: DataVersion, now: int) -> DataVersion:
+    """The version of a table after a change."""
+    return replace(version, counter=version.counter + 1, timestamp=now)
+
+
+def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
+    """The topics that a broker has from its start."""
+    topics = [
+        _topic(SELF_TEST, 1),
+        _topic(OFFSET_MOVED, 1),
+        _topic(f"{config.cluster_name}_REPLY_TOPIC", 1),
+        _topic(BENCHMARK, 1024),
+        _topic(config.cluster_name, 16, _OPEN if config.cluster_topic else PERM_INHERIT),
+        _topic(config.broker_name, 1, _OPEN if config.broker_topic else PERM_INHERIT),
+        _topic(SCHEDULE_TOPIC, _DELAY_QUEUES),
+    ]
+    if config.auto_create_topic:
+        topics.append(_topic(TBW102, config.default_topic_queues, _OPEN))
+    if config.trace_topic_enable:
+        topics.append(_topic(config.trace_topic_name, 1))
+    return topics
+
+
+class TopicTable:
+    """All topics of a broker by name.
+
+    `changed` is called after each change with the topic's name, or with None when several changed. `dirty` is set by
+    each change; whoever saves the table clears it.
+    """
+
+    def __init__(self, live: LiveConfig, clock: Callable[[], int]) -> None:
+        self._live = live
+        self._clock = clock
+        self._topics = {topic.topic_name: topic for topic in built_in_topics(live.config)}
+        self.system_topics = _SYSTEM | self._topics.keys()
+        self.data_version = DataVersion(timestamp=clock())
+        self.changed: Callable[[str | None], None] | None = None
+        self.dirty = False
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._topics
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        """The topics as they are now; the table may change while somebody walks through them."""
+        return iter(list(self._topics.values()))
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self._topics.get(topic)
+
+    # Names
+
+    def check_name(self, topic: str) -> None:
+        """ServerError unless a topic may be called so."""
+        if not topic or topic.isspace():
+            raise ServerError("The specified topic is blank.")
+        if not is_legal_name(topic):
+            raise ServerError(f"The specified topic contains illegal characters, allowing only {_NAME_PATTERN}")
+        if len(topic) > MAX_TOPIC_LENGTH:
+            raise ServerError("The specified topic is longer than topic max length.")
+
+    def is_system(self, topic: str) -> bool:
+        """Whether a topic is the broker's own, which operators neither make nor change nor delete."""
+        return topic in self.system_topics or topic.startswith(SYSTEM_PREFIX)
+
+    def may_send(self, topic: str) -> bool:
+        """Whether clients may send to a topic of this name; the broker itself may send to every one."""
+        return topic not in _NO_SEND
+
+    # Topics that come to be by themselves
+
+    def for_send(
+        self, topic: str, default_topic: str, default_queue_nums: int, unit_mode: bool = False
+    ) -> TopicConfig | None:
+        """The topic that a message is sent to, made if `default_topic` lends itself to that; None if there is none.
+
+        The name must have been checked. The steps are those of docs/spec/broker.md 2.3.
+        """
+        known = self._topics.get(topic)  # 1
+        if known is not None:
+            return known
+        is_retry = topic.startswith(RETRY_PREFIX)
+        sys_flag = (_UNIT_SUBSCRIBED if is_retry else _UNIT) if unit_mode else 0  # 6
+        default = self._default(default_topic)
+        if default is not None and default.perm & PERM_INHERIT:  # 4
+            queues = max(0, min(default_queue_nums, default.write_queue_nums))  # 5
+            made = _topic(topic, queues, default.perm & ~PERM_INHERIT, sys_flag)
+            return self._made(replace(made, topic_filter_type=default.topic_filter_type))
+        if is_retry:
+            return self._made(_topic(topic, 1, sys_flag=sys_flag))
+        return None
+
+    def ensure(self, topic: str, queues: int, *, sys_flag: int = 0) -> TopicConfig:
+        """The topic, made with so many queues and open to reads and writes if it does not exist."""
+        known = self._topics.get(topic)
+        return self._made(_topic(topic, queues, sys_flag=sys_flag)) if known is None else known
+
+    def ensure_retry(self, group: str, queues: int, unit_mode: bool = False) -> TopicConfig:
+        """The retry topic of a group."""
+        return self.ensure(retry_topic(group), queues, sys_flag=_UNIT_SUBSCRIBED if unit_mode else 0)
+
+    def ensure_dlq(self, group: str) -> TopicConfig:
+        """The topic of a group's dead letters."""
+        return self.ensure(dlq_topic(group), 1)
+
+    def _default(self, topic: str) -> TopicConfig | None:
+        """The topic that others are made after."""
+        default = self._topics.get(topic)  # 2
+        if topic == TBW102 and default is not None and default.perm & PERM_INHERIT and not self._may_create:  # 3
+            # Left over in the file from a time when the setting was another one.
+            default = replace(default, perm=_READ_WRITE)
+            self.update(default)
+        return default
+
+    @property
+    def _may_create(self) -> bool:
+        return self._live.config.auto_create_topic
+
+    def _made(self, topic: TopicConfig) -> TopicConfig:
+        self.update(topic)
+        logger.info("topic %s created queues=%d perm=%d", topic.topic_name, topic.write_queue_nums, topic.perm)
+        return topic
+
+    # Changes
+
+    def update(self, config: TopicConfig) -> None:
+        """Set a topic, whatever it was before."""
+        self._topics[config.topic_name] = config
+        self._moved_on(config.topic_name)
+
+    def delete(self, topic: str) -> bool:
+        """Forget a topic. False if there is none."""
+        if self._topics.pop(topic, None) is None:
+            return False
+        self._moved_on(topic)
+        return True
+
+    def set_order_topics(self, names: Collection[str]) -> None:
+        """The name server says which topics are ordered: these, and no others."""
+        wrong = [topic for topic in self._topics.values() if topic.order != (topic.topic_name in names)]
+        for topic in wrong:
+            self._topics[topic.topic_name] = replace(topic, order=not topic.order)
+        if wrong:
+            self._moved_on(wrong[0].topic_name if len(wrong) == 1 else None)
+
+    def apply_settings(self) -> None:
+        """To be called when the settings changed: with automatic creation switched on, TBW102 must be open for it."""
+        repaired = self._repaired_default()
+        if repaired is not None:
+            self.update(repaired)
+
+    def touch(self) -> None:
+        """Move the version on although no topic changed: what is registered of them did (brokerPermission)."""
+        self._moved_on(None)
+
+    def _repaired_default(self) -> TopicConfig | None:
+        """TBW102 as it must become, or None if it is all right.
+
+        Apache's broker leaves it closed for good once the setting was off; then switching it on again has no effect.
+        """
+        if not self._may_create:
+            return None
+        known = self._topics.get(TBW102)
+        if known is None:
+            return _topic(TBW102, self._live.config.default_topic_queues, _OPEN)
+        return None if known.perm & PERM_INHERIT else replace(known, perm=_OPEN)
+
+    def _moved_on(self, topic: str | None) -> None:
+        self._bump()
+        if self.changed is not None:
+            self.changed(topic)
+
+    def _bump(self) -> None:
+        self.data_version = next_version(self.data_version, self._clock())
+        self.dirty = True
+
+    # The file, and what peers copy
+
+    def snapshot(self) -> TopicConfigSerializeWrapper:
+        """The table as it is now. It does not change any more, so another thread may have it."""
+        return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=self._topics.copy())
+
+    def load(self, saved: TopicConfigSerializeWrapper) -> None:
+        """Take over what was saved; it wins over what is built in.
+
+        The version moves on if there is more than that now, or name servers that remember the old one would not ask.
+        """
+        self._topics.update(saved.topic_config_table)
+        self.data_version = saved.data_version
+        self.dirty = False
+        repaired = self._repaired_default()
+        if repaired is not None:
+            self._topics[TBW102] = repaired
+        if repaired is not None or len(self._topics) > len(saved.topic_config_table):
+            self._bump()
+
+
+def _topic(name: str, queues: int, perm: int = _READ_WRITE, sys_flag: int = 0) -> TopicConfig:
+    return TopicConfig(
+        topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=sys_flag
+    )

@@ -1,0 +1,104 @@
+"""`pyromq broker`: run a broker with the options and exit codes of RocketMQ's `mqbroker`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyromq import remoting
+from pyromq.broker import Broker, check_settings, important, load_settings
+from pyromq.errors import ConfigError, StoreError
+from pyromq.settings import dump
+
+from . import logs, serving
+
+if TYPE_CHECKING:
+    from pyromq.settings import Settings
+
+app = serving.new_app()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; the result is the exit code of the process."""
+    return serving.run_app(app, "broker", arguments)
+
+
+@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+def broker(
+    properties: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings that win over all others.")
+    ] = None,
+    config_file: Annotated[
+        Path | None,
+        typer.Option("-c", "--configFile", help="Properties file; changes at run time are written back to it."),
+    ] = None,
+    namesrv_addr: Annotated[
+        str | None, typer.Option("-n", "--namesrvAddr", help="Name servers as host:port;host:port.")
+    ] = None,
+    print_items: Annotated[
+        bool, typer.Option("-p", "--printConfigItem", help="Print all settings as key=value and exit.")
+    ] = False,
+    print_important: Annotated[
+        bool, typer.Option("-m", "--printImportantConfig", help="Print the important settings and exit.")
+    ] = False,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print all settings with where they came from and exit.")
+    ] = False,
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one setting.")] = None,
+    supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
+    log_level: Annotated[logs.LogLevel, typer.Option(help="How much to log.")] = logs.LogLevel.info,
+    log_format: Annotated[logs.LogFormat, typer.Option(help="How to log.")] = logs.LogFormat.text,
+) -> None:
+    """Run a broker.
+
+    Settings are taken from NAMESRV_ADDR, then from the file, then from variables PYROMQ_<UPPER_SNAKE>, then from
+    --set, then from bare key=value arguments, then from -n; the last one wins.
+    """
+    logs.set_up(log_level, log_format)
+    try:
+        settings = load_settings(
+            config_file, environ=os.environ, sets=sets or [], arguments=properties or [], namesrv_addr=namesrv_addr
+        )
+    except ConfigError as exc:
+        raise serving.failure("broker", exc, serving.BAD_SETTINGS) from exc
+    serving.log_notices(settings)
+    if print_config:
+        print(settings.listing(), end="")
+    elif print_items:
+        print(dump(settings.items(reveal=False)), end="")
+    elif print_important:
+        print(dump(important(settings)), end="")
+    else:
+        _serve(settings, supervised=supervised)
+
+
+def _serve(settings: Settings, *, supervised: bool) -> None:
+    try:
+        check_settings(settings)
+    except ConfigError as exc:
+        raise serving.failure("broker", exc, serving.BAD_SURROUNDINGS) from exc
+    try:
+        remoting.run(_run(settings, supervised=supervised))
+    except StoreError as exc:
+        raise serving.failure("broker", exc, serving.BAD_SURROUNDINGS) from exc
+    except ConfigError as exc:
+        raise serving.failure("broker", exc, serving.BAD_SETTINGS) from exc
+
+
+async def _run(settings: Settings, *, supervised: bool) -> None:
+    serving_broker = Broker(settings)
+
+    def listening() -> None:
+        config = serving_broker.config
+        line = f"The broker[{config.broker_name}, {serving_broker.address}] boot success. serializeType=JSON"
+        if config.namesrv_addr:
+            line += f" and name server is {config.namesrv_addr}"
+        print(line, flush=True)
+
+    # Whoever started it holds the other end of stdin, and may die without a word.
+    leash = sys.stdin.fileno() if supervised else None
+    await serving.until_stopped(serving_broker.run(listening), "broker", leash=leash)

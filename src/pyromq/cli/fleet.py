@@ -1,0 +1,119 @@
+"""Further brokers as processes of their own: started together, started again when they crash, ended together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ConfigError
+from pyromq.remoting.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+logger = logging.getLogger(__name__)
+
+_BOOTED = b"boot success"
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 30.0
+# A process that ran so long crashed for another reason than the one before.
+_STEADY = 60.0
+_STOP_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process to run: its name, its command line without the interpreter, and what its environment has besides."""
+
+    name: str
+    arguments: Sequence[str]
+    environ: Mapping[str, str]
+
+
+class Fleet(Service):
+    """Runs members until cancelled. `listening` is called once all have booted.
+
+    ConfigError when a member ends before it has booted for the first time: it has said on stderr why.
+    """
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._members = members
+
+    async def run(self, listening: Callable[[], None] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        booted = {member.name: loop.create_future() for member in self._members}
+        supervisors = [
+            asyncio.create_task(self._supervise(member, booted[member.name]), name=member.name)
+            for member in self._members
+        ]
+        try:
+            await asyncio.gather(*booted.values())
+            if listening is not None:
+                listening()
+            await asyncio.gather(*supervisors)
+        finally:
+            for supervisor in supervisors:
+                supervisor.cancel()
+            await asyncio.gather(*supervisors, *booted.values(), return_exceptions=True)
+
+    async def _supervise(self, member: Member, booted: asyncio.Future[None]) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            began = time.monotonic()
+            code = await _run_once(member, booted)
+            if not booted.done():
+                booted.set_exception(ConfigError(f"{member.name} did not start (exit code {code})"))
+                return
+            if time.monotonic() - began > _STEADY:
+                pause = _FIRST_PAUSE
+            logger.error("%s ended with exit code %d; starting it again in %g s", member.name, code, pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+async def _run_once(member: Member, booted: asyncio.Future[None]) -> int:
+    # A session of its own: Ctrl-C is for the one who supervises, who then ends the others in order. The pipe to its
+    # stdin is what tells it that we are gone, should we be killed.
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *member.arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, **member.environ},
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            if _BOOTED in line and not booted.done():
+                booted.set_result(None)
+        return await process.wait()
+    finally:
+        # In a task of its own, since this one may be cancelled, and time limits do not work in such a task.
+        await asyncio.create_task(_end(process), name=f"end {member.name}")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """See that the process is gone, and let go of its pipes."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_TIMEOUT):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    await process.stdout.read()
+    process.stdin.close()
+    with contextlib.suppress(ConnectionError):
+        await process.stdin.wait_closed()

@@ -1,0 +1,89 @@
+"""What the commands that run servers share: exit codes, one-line failures, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from pyromq.errors import PyroMQError
+    from pyromq.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+# RocketMQ's exit codes: −1 and −3 as a shell sees them, and 1 for a command line that makes no sense.
+BAD_SETTINGS = 255
+BAD_SURROUNDINGS = 253
+BAD_USAGE = 1
+
+
+def new_app() -> typer.Typer:
+    return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def run_app(app: typer.Typer, name: str, arguments: list[str]) -> int:
+    """Run a command; the result is the exit code of the process."""
+    try:
+        app(arguments, prog_name=f"pyromq {name}")
+    except SystemExit as done:
+        code = done.code if isinstance(done.code, int) else 0
+        return BAD_USAGE if code == 2 else code
+    return 0
+
+
+def failure(name: str, error: PyroMQError, code: int) -> typer.Exit:
+    """Say what is wrong in one line; a stack trace would only hide it."""
+    print(f"pyromq {name}: {error}", file=sys.stderr)
+    return typer.Exit(code)
+
+
+def log_notices(settings: Settings) -> None:
+    """Say once what is odd about the settings and no reason to stop."""
+    for notice in settings.notices():
+        logger.warning("%s", notice)
+    if os.environ.get("JAVA_OPT_EXT"):
+        logger.info("JAVA_OPT_EXT is set and has no effect: there is no Java here")
+
+
+async def until_stopped(service: Coroutine[Any, Any, None], name: str, *, leash: int | None = None) -> None:
+    """Run `service` until SIGTERM or SIGINT cancels it; a second one ends the process on the spot.
+
+    The end of what can be read from `leash`, a descriptor, counts as a signal too.
+    """
+    loop = asyncio.get_running_loop()
+    serving = asyncio.create_task(service, name=name)
+    stopping = False
+
+    def stop(why: str, code: int) -> None:
+        nonlocal stopping
+        if stopping:
+            os._exit(code)
+        stopping = True
+        logger.info("stopping on %s", why)
+        serving.cancel()
+
+    def pulled(descriptor: int) -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            if not stopping:
+                stop("the end of its supervisor", 1)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number.name, 128 + number)
+    if leash is not None:
+        loop.add_reader(leash, pulled, leash)
+    try:
+        await serving
+    except asyncio.CancelledError:
+        logger.info("stopped")
+    finally:
+        if leash is not None:
+            loop.remove_reader(leash)

@@ -1,0 +1,220 @@
+"""`pyromq up`: a name server and a broker in one process, with a data directory and no configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyromq import __version__, broker, namesrv, remoting
+from pyromq.broker.config import CONFIGS as BROKER_CONFIGS
+from pyromq.errors import PyroMQError
+from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
+from pyromq.remoting import join_address
+from pyromq.settings import Assignment, environment_name, options_of
+
+from . import logs, serving
+from .fleet import Fleet, Member
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyromq.remoting.service import Service
+    from pyromq.settings import Settings
+
+FAILED = 1
+LOOPBACK = "127.0.0.1"
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+# A broker takes the port two below its own, and the one above.
+PORTS_APART = 10
+
+# What suits a laptop, where nothing else was said.
+_DEFAULTS = {
+    "mappedFileSizeCommitLog": "64m",
+    "traceTopicEnable": "true",
+    "drainSeconds": "0",
+}
+_SOURCE = "pyromq up"
+
+app = serving.new_app()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; the result is the exit code of the process."""
+    return serving.run_app(app, "up", arguments)
+
+
+@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+def up(
+    properties: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the broker and the name server.")
+    ] = None,
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Where to keep everything.")] = Path(".pyromq"),
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="Keep everything in a temporary directory, and delete it in the end.")
+    ] = False,
+    namesrv_port: Annotated[int, typer.Option(metavar="P", help="Port of the name server.", min=0, max=65535)] = 9876,
+    broker_port: Annotated[int, typer.Option(metavar="P", help="Port of the broker.", min=0, max=65534)] = 10911,
+    advertise: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Address that clients elsewhere reach this machine by.")
+    ] = None,
+    brokers: Annotated[
+        int, typer.Option(metavar="N", help="Brokers to run, each further one as a process.", min=1, max=len(LETTERS))
+    ] = 1,
+    log_level: Annotated[logs.LogLevel, typer.Option(help="How much to log.")] = logs.LogLevel.warning,
+    log_format: Annotated[logs.LogFormat, typer.Option(help="How to log.")] = logs.LogFormat.text,
+) -> None:
+    """Run a name server and a broker in one process.
+
+    Any RocketMQ client can connect at once. Ctrl-C stops them; what was stored is there when they are started again.
+    """
+    logs.set_up(log_level, log_format)
+    try:
+        with contextlib.ExitStack() as life:
+            if ephemeral:
+                data = Path(life.enter_context(tempfile.TemporaryDirectory(prefix="pyromq-")))
+            plan = Plan(data, namesrv_port, broker_port, advertise, brokers, tuple(properties or ()))
+            remoting.run(serving.until_stopped(_run(plan, log_level, log_format), "up"))
+    except PyroMQError as exc:
+        raise serving.failure("up", exc, FAILED) from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to start, and where. Works out the settings of each part."""
+
+    data: Path
+    namesrv_port: int
+    broker_port: int
+    advertise: str | None
+    brokers: int
+    arguments: tuple[str, ...]
+
+    @property
+    def host(self) -> str:
+        """The host that clients are told."""
+        return self.advertise or LOOPBACK
+
+    def name_server(self) -> Settings:
+        folder = self.data / "namesrv"
+        settings = namesrv.load_settings(environ=_environ(), arguments=_known_to(NAMESRV_CONFIGS, self.arguments))
+        own = {
+            "listenPort": str(self.namesrv_port),
+            "kvConfigPath": str(folder / "kvConfig.json"),
+            "configStorePath": str(folder / "namesrv.properties"),
+        }
+        return _with(settings, own)
+
+    def broker(self, number: int, namesrv_port: int, first_port: int) -> Settings:
+        """The settings of a broker, the first having the number 0 and `first_port`.
+
+        What was changed while it ran the last time is in its file, and counts unless something is said here.
+        """
+        name = f"broker-{LETTERS[number]}"
+        folder = (self.data / name).absolute()
+        file = folder / "config" / "broker.properties"
+        foreign = _only_of_name_server(self.arguments)
+        settings = broker.load_settings(
+            file if file.exists() else None,
+            environ=_environ(),
+            arguments=[pair for pair in self.arguments if pair not in foreign],
+            namesrv_addr=join_address(LOOPBACK, namesrv_port),
+        )
+        own = {
+            "listenPort": str(first_port + number * PORTS_APART),
+            "brokerName": name,
+            "storePathRootDir": str(folder),
+            "brokerConfigPath": str(file),
+            "brokerIP1": self.host,
+            "brokerIP2": self.host,
+        }
+        settings = _with(settings, own, also_over_arguments=number > 0)
+        open_keys = {key: text for key, text in _DEFAULTS.items() if settings.origin(key) == "default"}
+        return _with(settings, open_keys)
+
+    def further_brokers(self, namesrv_port: int, first_port: int, log: list[str]) -> list[Member]:
+        """The others as processes. Their settings travel in the environment, where nobody else reads passwords."""
+        members = []
+        for number in range(1, self.brokers):
+            settings = self.broker(number, namesrv_port, first_port)
+            environ = {
+                environment_name(key): text for key, text in settings.items() if settings.origin(key) != "default"
+            }
+            arguments = ["-m", "pyromq.cli.main", "broker", "--supervised", *log]
+            members.append(Member(f"broker-{LETTERS[number]}", arguments, environ))
+        return members
+
+
+def _environ() -> dict[str, str]:
+    """The environment, without what is said by options here: there are two servers, and neither is elsewhere."""
+    said = {"NAMESRV_ADDR", environment_name("listenPort")}
+    return {name: value for name, value in os.environ.items() if name not in said}
+
+
+def _with(settings: Settings, values: dict[str, str], *, also_over_arguments: bool = False) -> Settings:
+    """`settings` with these values, where nobody said otherwise on the command line or in the environment."""
+    said = () if also_over_arguments else ("argument", "environment")
+    changes = [
+        Assignment(key, text, _SOURCE) for key, text in values.items() if not settings.origin(key).startswith(said)
+    ]
+    return settings.updated(changes).settings
+
+
+def _known_to(configs: Iterable[type], pairs: Iterable[str]) -> list[str]:
+    known = {option.key for config in configs for option in options_of(config)}
+    return [pair for pair in pairs if pair.partition("=")[0].strip() in known and not pair.startswith("listenPort=")]
+
+
+def _only_of_name_server(pairs: Iterable[str]) -> list[str]:
+    shared = _known_to(BROKER_CONFIGS, pairs)
+    return [pair for pair in _known_to(NAMESRV_CONFIGS, pairs) if pair not in shared]
+
+
+async def _run(plan: Plan, log_level: logs.LogLevel, log_format: logs.LogFormat) -> None:
+    """The name server comes first and goes last, so that brokers can always say that they leave."""
+    log = ["--log-level", log_level.value, "--log-format", log_format.value]
+    async with contextlib.AsyncExitStack() as life:
+        of_name_server = plan.name_server()
+        namesrv.check_folders(of_name_server)
+        name_server = await life.enter_async_context(namesrv.NameServer(of_name_server))
+        settings = plan.broker(0, name_server.port, plan.broker_port)
+        serving.log_notices(settings)
+        first = await life.enter_async_context(broker.Broker(settings))
+        services: list[Service] = [name_server, first]
+        if plan.brokers > 1:
+            fleet = Fleet(plan.further_brokers(name_server.port, first.port, log))
+            services.append(await life.enter_async_context(fleet))
+        print(_ready(plan, name_server.port, first), flush=True)
+        endings = [asyncio.create_task(service.ended()) for service in services]
+        life.push_async_callback(_cancel, endings)
+        await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _ready(plan: Plan, namesrv_port: int, first: broker.Broker) -> str:
+    name_server = join_address(plan.host, namesrv_port)
+    brokers = first.address + (f" and {plan.brokers - 1} more" if plan.brokers > 1 else "")
+    return "\n".join(
+        [
+            f"PyroMQ {__version__} is ready: name server {name_server}, broker {brokers}, data in {plan.data}",
+            "",
+            "Point any RocketMQ client at the name server, or try:",
+            f"  export NAMESRV_ADDR={name_server}",
+            f"  mqadmin clusterList -n {name_server}",
+            f"  pyromq check {shlex.quote(str(plan.data / 'broker-a'))}",
+            "",
+            "Ctrl-C stops it.",
+        ]
+    )

@@ -1,0 +1,243 @@
+"""Settings of a broker: where they come from, which of them stop the start, and how they change at run time."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyromq.broker.config import (
+    BrokerConfig,
+    BrokerRole,
+    BrokerServerConfig,
+    LiveConfig,
+    check_settings,
+    important,
+    load_settings,
+)
+from pyromq.errors import ConfigError, NoPermission, ServerError
+from pyromq.remoting import ServerConfig
+from pyromq.settings import Settings
+from pyromq.store.config import StoreConfig
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text):
+        path = tmp_path / "broker.conf"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+# Sources
+
+
+def test_the_port_of_a_broker_is_10911_and_that_of_other_servers_stays():
+    settings = load_settings()
+    assert settings[BrokerServerConfig].listen_port == 10911
+    assert settings.origin("listenPort") == "default"
+    assert ServerConfig().listen_port == 9876
+    assert isinstance(settings[BrokerServerConfig], ServerConfig)
+
+
+def test_every_key_of_the_specification_is_known():
+    known = dict(load_settings().items())
+    for key in KEYS.split():
+        assert key in known, key
+
+
+def test_defaults_are_those_of_rocketmq():
+    known = dict(load_settings().items())
+    assert {key: known[key] for key in DEFAULTS} == DEFAULTS
+
+
+@pytest.mark.scenario("broker 1.1")
+def test_a_master_has_the_id_0_whatever_the_file_says(file):
+    settings = load_settings(file("brokerId=3\nbrokerRole=ASYNC_MASTER\n"))
+    assert settings[BrokerConfig].broker_id == 0
+    assert settings.origin("brokerId") == "brokerRole ASYNC_MASTER"
+    assert load_settings(sets=["brokerId=3", "brokerRole=SLAVE"])[BrokerConfig].broker_id == 3
+
+
+def test_the_variable_of_rocketmq_counts_less_than_the_file_and_n_more_than_all(file):
+    environ = {"NAMESRV_ADDR": "env:1", "PYROMQ_LISTEN_PORT": "7"}
+    alone = load_settings(environ=environ)
+    assert alone[BrokerConfig].namesrv_addr == "env:1"
+    assert alone.origin("namesrvAddr") == "environment NAMESRV_ADDR"
+    assert alone[BrokerServerConfig].listen_port == 7
+
+    path = file("namesrvAddr=file:1")
+    assert load_settings(path, environ=environ)[BrokerConfig].namesrv_addr == "file:1"
+    settings = load_settings(path, environ=environ, arguments=["namesrvAddr=bare:1"], namesrv_addr="flag:1")
+    assert settings[BrokerConfig].namesrv_addr == "flag:1"
+    assert settings.origin("namesrvAddr") == "-n"
+
+
+def test_changes_at_run_time_go_to_the_file_that_was_given(file):
+    path = file("brokerName=a")
+    assert load_settings(path)[BrokerConfig].config_path == str(path)
+    assert load_settings(path).origin("brokerConfigPath") == "-c"
+    chosen = load_settings(path, sets=["brokerConfigPath=/elsewhere"])
+    assert chosen[BrokerConfig].config_path == "/elsewhere"
+    assert load_settings()[BrokerConfig].config_path.endswith("store/config/broker.properties")
+
+
+def test_a_malformed_value_is_named_with_file_and_line(file):
+    path = file("brokerName=a\nbrokerPermission=many\n")
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path)
+    assert caught.value.source == f"{path}:2"
+
+
+# What stops the start
+
+
+@pytest.mark.parametrize(
+    ("sets", "reason"),
+    [
+        (["namesrvAddr=localhost"], "is not an address of the form host:port"),
+        (["brokerRole=SLAVE", "brokerId=0"], "needs a brokerId above 0"),
+        (["brokerRole=SLAVE", "brokerId=1"], "replication is missing"),
+        (["aclEnable=true"], "aclEnable is not available yet"),
+    ],
+)
+def test_what_leads_nowhere_stops_the_start_with_a_sentence(sets, reason):
+    with pytest.raises(ConfigError, match=reason):
+        check_settings(load_settings(sets=sets))
+
+
+def test_masters_with_and_without_name_servers_may_start():
+    check_settings(load_settings())
+    check_settings(load_settings(sets=["namesrvAddr=a:1; [::1]:2,b:3", "brokerRole=SYNC_MASTER"]))
+
+
+# What follows from them
+
+
+def test_the_pause_between_registrations_stays_within_bounds():
+    assert [BrokerConfig(register_period=period).register_interval for period in (1, 30_000, 10**7)] == [10, 30, 60]
+
+
+def test_the_short_list_has_the_important_keys_and_hides_nothing_of_them():
+    shown = dict(important(load_settings(sets=["brokerName=b"])))
+    assert shown["brokerName"] == "b"
+    assert "listenPort" not in shown
+    assert len(shown) == 34
+
+
+def test_the_local_address_is_one_that_packets_leave_from():
+    address = BrokerConfig().broker_ip1
+    assert address == BrokerConfig().broker_ip2
+    assert address.count(".") == 3
+
+
+# Changes at run time
+
+
+def live(*sets):
+    return LiveConfig(load_settings(sets=sets))
+
+
+def test_a_change_is_seen_by_everyone_who_looks_again():
+    settings = live()
+    assert settings.update(b"brokerPermission=4\nflushConsumerOffsetInterval=7000", "peer", now=5) == [
+        "brokerPermission",
+        "flushConsumerOffsetInterval",
+    ]
+    assert settings.config.broker_permission == 4
+    assert (settings.version.counter, settings.version.timestamp) == (1, 5)
+
+
+def test_settings_of_the_store_change_with_the_others():
+    settings = live()
+    settings.update(b"maxMessageSize=1024", "peer", now=5)
+    assert settings.settings[StoreConfig].max_message_size == 1024
+
+
+@pytest.mark.parametrize("key", ["brokerConfigPath", "rocketmqHome", "configBlackList", "mine"])
+def test_a_key_of_the_black_list_changes_nothing_at_all(key):
+    settings = live("configBlackList=mine")
+    with pytest.raises(NoPermission, match="Can not update config in black list"):
+        settings.update(f"brokerPermission=4\n{key}=x".encode(), "peer", now=5)
+    assert settings.config.broker_permission == 6
+    assert settings.version.counter == 0
+
+
+def test_the_black_list_cannot_be_emptied_first():
+    settings = live("configBlackList=regionId")
+    with pytest.raises(NoPermission):
+        settings.update(b"configBlackList=", "peer", now=1)
+    with pytest.raises(NoPermission):
+        settings.update(b"regionId=x", "peer", now=1)
+
+
+@pytest.mark.parametrize("text", [b"", b"brokerName", b"# nothing\n"])
+def test_a_text_without_an_assignment_changes_nothing(text):
+    settings = live("brokerName=b")
+    assert settings.update(text, "peer", now=1) == []
+    assert settings.config.broker_name == "b"
+    assert settings.version.counter == 0
+
+
+def test_what_is_no_properties_text_or_no_value_is_refused_whole():
+    settings = live()
+    with pytest.raises(ServerError, match="string2Properties error"):
+        settings.update(b"a=\\u12", "peer", now=1)
+    with pytest.raises(ServerError, match="brokerPermission must be a whole number"):
+        settings.update(b"regionId=x\nbrokerPermission=all", "peer", now=1)
+    assert settings.config.region_id == "DefaultRegion"
+
+
+def test_an_unknown_key_is_dropped():
+    settings = live()
+    assert settings.update(b"nobodyKnows=1", "peer", now=1) == []
+    assert settings.settings.unknown == {}
+
+
+def test_settings_can_be_made_in_code():
+    settings = LiveConfig.of(BrokerConfig(broker_role=BrokerRole.SLAVE, broker_id=1))
+    assert settings.config.is_slave
+    assert isinstance(settings.settings, Settings)
+
+
+KEYS = """
+namesrvAddr brokerClusterName brokerName brokerId brokerIP1 brokerIP2 listenPort haListenPort brokerRole flushDiskType
+slaveTimeout syncFlushTimeout brokerPermission autoCreateTopicEnable defaultTopicQueueNums clusterTopicEnable
+brokerTopicEnable autoCreateSubscriptionGroup traceTopicEnable msgTraceTopicName traceOn regionId aclEnable
+rejectTransactionMessage transactionTimeOut transactionCheckMax transactionCheckInterval enablePropertyFilter
+filterSupportRetry enableCalcFilterBitMap enableConsumeQueueExt expectConsumerNumUseFilter maxErrorRateOfBloomFilter
+longPollingEnable shortPollingTimeMills notifyConsumerIdsChangedEnable slaveReadEnable
+disableConsumeIfConsumerReadSlowly consumerFallbehindThreshold flushConsumerOffsetInterval filterDataCleanTimeSpan
+registerNameServerPeriod registerBrokerTimeoutMills forceRegister compressedRegister fetchNamesrvAddrByAddressServer
+rmqAddressServerDomain rmqAddressServerSubGroup brokerFastFailureEnable waitTimeMillsInSendQueue
+waitTimeMillsInPullQueue waitTimeMillsInHeartbeatQueue waitTimeMillsInTransactionQueue sendThreadPoolQueueCapacity
+pullThreadPoolQueueCapacity queryThreadPoolQueueCapacity endTransactionPoolQueueCapacity
+heartbeatThreadPoolQueueCapacity replyThreadPoolQueueCapacity startAcceptSendRequestTimeStamp storeReplyMessageEnable
+enableDetailStat autoDeleteUnusedStats configBlackList storePathRootDir storePathCommitLog mappedFileSizeCommitLog
+mappedFileSizeConsumeQueue deleteWhen fileReservedTime diskMaxUsedSpaceRatio cleanFileForciblyEnable messageDelayLevel
+flushDelayOffsetInterval maxTransferBytesOnMessageInMemory maxTransferCountOnMessageInMemory
+maxTransferBytesOnMessageInDisk maxTransferCountOnMessageInDisk accessMessageInMemoryMaxRatio messageIndexEnable
+maxMsgsNumBatch defaultQueryMaxNum maxMessageSize osPageCacheBusyTimeOutMills haMasterAddress offsetCheckInSlave
+flushIntervalCommitLog commitIntervalCommitLog flushCommitLogTimed messageIndexSafe transientStorePoolEnable
+"""
+
+DEFAULTS = {
+    "brokerClusterName": "DefaultCluster",
+    "brokerRole": "ASYNC_MASTER",
+    "flushDiskType": "ASYNC_FLUSH",
+    "brokerPermission": "6",
+    "autoCreateTopicEnable": "true",
+    "defaultTopicQueueNums": "8",
+    "traceTopicEnable": "false",
+    "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+    "transactionCheckInterval": "60000",
+    "consumerFallbehindThreshold": "17179869184",
+    "registerNameServerPeriod": "30000",
+    "registerBrokerTimeoutMills": "6000",
+    "sendThreadPoolQueueCapacity": "10000",
+    "pullThreadPoolQueueCapacity": "100000",
+    "endTransactionPoolQueueCapacity": "100000",
+    "waitTimeMillsInHeartbeatQueue": "31000",
+    "configBlackList": "configBlackList;brokerConfigPath",
+    "mappedFileSizeConsumeQueue": "6000000",
+}
