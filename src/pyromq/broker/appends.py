@@ -52,8 +52,9 @@ class Appends:
         self._loop = asyncio.get_running_loop()
         self._units: list[Unit] = []
         self._stored: list[tuple[Stored, bool]] = []
-        # Turns whose senders wait for the disk.
+        # Turns whose senders wait for the disk, and how many senders these are.
         self._waiting: set[_Turn] = set()
+        self.waiting = 0
 
     def put(self, queue: ConsumeQueue, records: Sequence[MessageRecord], stored: Stored, *, wait: bool = True) -> None:
         """Store `records`, side by side, at the end of this turn. `wait` False: not to wait for the disk."""
@@ -96,6 +97,7 @@ class Appends:
     def _wait_for_disk(self, waiting: list[tuple[Stored, Sequence[PutResult]]]) -> None:
         turn = _Turn(waiting)
         self._waiting.add(turn)
+        self.waiting += len(waiting)
         timer = self._loop.call_later(self._sync_flush_timeout, self._answer, turn, PutStatus.FLUSH_DISK_TIMEOUT)
 
         def flushed(future: Future[None]) -> None:
@@ -114,6 +116,7 @@ class Appends:
         if turn not in self._waiting:
             return  # too late: they were told of a time-out
         self._waiting.discard(turn)
+        self.waiting -= len(turn.waiting)
         for tell, results in turn.waiting:
             if status is PutStatus.PUT_OK:
                 tell(results)

@@ -22,6 +22,7 @@ from pyromq.errors import (
     NoPermission,
     ServerError,
     SubscriptionGroupNotExist,
+    SystemBusy,
     TopicNotFound,
 )
 from pyromq.protocol import batch, sysflag
@@ -37,6 +38,7 @@ from pyromq.store import PutStatus
 from .delay import delay_level, parked
 from .peers import born_host
 from .perms import PERM_WRITE, perm_text
+from .send_replies import SendReplies
 from .topics import RETRY_PREFIX
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ V3_4_9 = 121  # from here on clients mean it when they send maxReconsumeTimes
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 _WAIT = f"{props.WAIT}{props.NAME_VALUE_SEPARATOR}"
+_WAIT_TRUE = f"{props.ITEM_SEPARATOR}{_WAIT}true"
+_SMALL = {str(number): number for number in range(1024)}
 _CODES = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,
     PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -67,6 +71,7 @@ _CODES = {
     PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
 }
 _STORED_CODES = frozenset(_CODES.values())
+_OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 _NOT_AVAILABLE = "service not available now."
 _ILLEGAL = (
     "the message is illegal, maybe msg body or properties length not matched. "
@@ -110,6 +115,9 @@ class SendProcessor:
         }
 
     def send(self, connection: Connection, request: Command) -> Command | None:
+        if self._appends.waiting >= self._config.send_queue_capacity:
+            # The disk does not keep up. Whoever waits holds its message in memory, and there must be an end to that.
+            raise SystemBusy(_OVERLOAD)
         if request.code == RequestCode.SEND_MESSAGE_V2 and self._quick(connection, request):
             return None
         try:
@@ -134,27 +142,28 @@ class SendProcessor:
         target = self._targets.get(topic)
         if target is None or target.config is not self._topics.get(topic) or self._config is not self._live.config:
             return False
-        times = ext.get("j", "0")
-        digits = queue_text + flags + born + flag + times
-        if not (digits.isascii() and digits.isdigit() and len(digits) < 30 and len(born) < 19):
-            return False
-        queue = target.queues.get(queue_text)
-        sys_flag = int(flags)
+        # Nearly always these are small numbers, and looking them up is quicker than making sure that they are some.
+        queue, sys_flag, user_flag = target.queues.get(queue_text), _SMALL.get(flags), _SMALL.get(flag)
+        times = _SMALL.get(ext.get("j", "0"))
         text = ext.get("i", "")
         if (
             queue is None
-            or len(flags) > 9
-            or len(flag) > 9
-            or len(times) > 9
+            or sys_flag is None
+            or user_flag is None
+            or times is None
             or sys_flag & sysflag.TRANSACTION_MASK
-            or ext.get("m") == "true"
-            or "\x02DELAY\x01" in text
-            or "TRAN_MSG\x01" in text
-            or "TIMER_DEL" in text
-            or text.startswith("DELAY\x01")
+            or not (born.isdigit() and born.isascii() and len(born) < 19)
+            or ext.get("m", "false").lower() == "true"
+            or "DELAY" in text
+            or "TRAN_MSG" in text
+            or "TIMER_" in text
         ):
             return False
-        stored_text, wait = strip_wait(text)
+        head, found, rest = text.partition(_WAIT_TRUE)
+        if found and _WAIT not in head and _WAIT not in rest and (not rest or rest[0] == "\x02"):
+            stored_text, wait = (head + rest).removesuffix("\x02"), True
+        else:
+            stored_text, wait = strip_wait(text)
         stored_text = f"{stored_text}\x02{target.cluster}" if stored_text else target.cluster
         properties = stored_text.encode("utf-8", "replace")
         record = MessageRecord(
@@ -162,15 +171,15 @@ class SendProcessor:
             request.body or b"",  # type: ignore[arg-type]  # a received body is bytes
             properties,
             queue.queue_id,
-            int(flag),
+            user_flag,
             0,
             0,
             sys_flag | target.multi_tag,
             int(born),
-            born_host(connection),
+            connection.context or born_host(connection),
             0,
             self._store_host,
-            int(times),
+            times,
         )
         self._appends.put(queue, (record,), partial(self._stored, connection, request, target, queue_text), wait=wait)
         return True
@@ -244,7 +253,8 @@ class SendProcessor:
 
     def _new_target(self, topic: TopicConfig) -> _Target:
         config = self._config
-        target = _Target(topic, f"{props.CLUSTER}{props.NAME_VALUE_SEPARATOR}{config.cluster_name}")
+        replies = SendReplies(self._store_host, config.region_id, config.trace_on)
+        target = _Target(topic, f"{props.CLUSTER}{props.NAME_VALUE_SEPARATOR}{config.cluster_name}", replies)
         target.made_from = config
         # A quick send needs nothing of this; what is left out here takes the plain way and is judged there.
         is_ordinary = not topic.topic_name.startswith(RETRY_PREFIX)
@@ -333,12 +343,17 @@ class SendProcessor:
         results: Sequence[PutResult],
     ) -> None:
         first = results[0]
-        code, remark = self._outcome(first)
-        if code in _STORED_CODES:
+        if first.status in _CODES:
             target.stored += len(results)
             target.stored_bytes += sum([result.size for result in results])
             if request.flag & ONEWAY:
                 return
+        if first.status is PutStatus.PUT_OK and len(results) == 1:
+            reply = target.replies.frame(request, first.physical_offset, queue_text.encode(), first.queue_offset)
+            if connection.send_reply_frame(reply):
+                return
+        code, remark = self._outcome(first)
+        if code in _STORED_CODES:
             response = request.reply(code)
             response.ext = {
                 "MSG_REGION": self._config.region_id,
@@ -393,10 +408,21 @@ class SendProcessor:
 class _Target:
     """A topic, ready to be sent to. `queues`, by the text of their numbers, is empty when no send to it is plain."""
 
-    __slots__ = ("cluster", "config", "made_from", "max_queues", "multi_tag", "queues", "stored", "stored_bytes")
+    __slots__ = (
+        "cluster",
+        "config",
+        "made_from",
+        "max_queues",
+        "multi_tag",
+        "queues",
+        "replies",
+        "stored",
+        "stored_bytes",
+    )
 
-    def __init__(self, config: TopicConfig, cluster: str) -> None:
+    def __init__(self, config: TopicConfig, cluster: str, replies: SendReplies) -> None:
         self.config = config
+        self.replies = replies
         self.cluster = cluster  # the property that every message gets
         self.made_from: object = None
         self.max_queues = max(config.write_queue_nums, config.read_queue_nums)

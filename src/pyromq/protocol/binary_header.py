@@ -31,7 +31,7 @@ _I32 = struct.Struct(">i")
 _SHORT = tuple(_I32.pack(size) for size in range(256))
 
 _LANGUAGES = tuple(Language)
-_LANGUAGE_BYTES = {language: position for position, language in enumerate(_LANGUAGES)}
+LANGUAGE_BYTES = {language: position for position, language in enumerate(_LANGUAGES)}
 
 
 def encode(command: Command) -> bytes:
@@ -40,7 +40,7 @@ def encode(command: Command) -> bytes:
         remark = command.remark.encode() if command.remark else b""
         head = _HEAD.pack(
             command.code,
-            _LANGUAGE_BYTES[command.language],
+            LANGUAGE_BYTES[command.language],
             command.version,
             command.opaque,
             command.flag,

@@ -28,7 +28,7 @@ from .endpoint import CloseReason
 from .writer import TickWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
     from .endpoint import Endpoint
 
@@ -174,7 +174,18 @@ class Connection(asyncio.Protocol):
         """Write `command` with the others of this tick. On a closed connection it goes nowhere."""
         if self.closed:
             return
-        self._writer.write(encode_parts(command, self._endpoint.max_frame))
+        self._write(encode_parts(command, self._endpoint.max_frame))
+
+    def send_reply_frame(self, frame: bytes) -> bool:
+        """Send a reply that is a whole frame already; False, and nothing is sent, if hooks want to see replies."""
+        if self._endpoint.hooks:
+            return False
+        if not self.closed:
+            self._write((frame,))
+        return True
+
+    def _write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        self._writer.write(pieces)
         if self._blocked is not None and self._writer.unsent > self._endpoint.max_unsent:
             self._fail(f"peer does not read, {self._writer.unsent} bytes wait for it")
             self.abort()

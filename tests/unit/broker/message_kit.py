@@ -18,6 +18,7 @@ from pyromq.broker.stats import Statistics
 from pyromq.broker.topics import TopicTable
 from pyromq.errors import BrokerError, PyroMQError
 from pyromq.protocol.command import Command
+from pyromq.protocol.frame import FrameDecoder
 from pyromq.protocol.headers import PullMessage, SendMessageV2
 from pyromq.protocol.record import MessageRecord, decode_records
 from pyromq.store import MessageStore, StoreConfig
@@ -39,6 +40,14 @@ class Peer:
         self.closed = False
         self.context = None
         self.replies: list[Command] = []
+
+    def send_reply_frame(self, frame: bytes) -> bool:
+        decoder = FrameDecoder()
+        decoder.feed(frame)
+        response = decoder.next()
+        assert response is not None
+        self.replies.append(response)
+        return True
 
     def reply(self, request: Command, response: Command) -> None:
         assert response.opaque == request.opaque

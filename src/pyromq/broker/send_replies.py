@@ -1,0 +1,74 @@
+"""The reply to a plain send, as bytes: the same for every message but for four fields, so it is filled into a form.
+
+A general reply is a Command with a map of text that an encoder walks through; this takes a fifth of the time. The bytes
+are those that the general way gives (tests/unit/broker/test_send_replies.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyromq.protocol.binary_header import LANGUAGE_BYTES
+from pyromq.protocol.command import PROTOCOL_VERSION, RESPONSE, Language, SerializeType
+
+if TYPE_CHECKING:
+    from pyromq.protocol.command import Command
+
+_FRAME = struct.Struct(">iI")
+_BINARY = struct.Struct(">hBhiii")
+_I16 = struct.Struct(">h")
+_I32 = struct.Struct(">i")
+
+
+class SendReplies:
+    """Makes frames that say: stored, here. `store_host` is the broker's host as ids have it."""
+
+    __slots__ = ("_binary_ext", "_host", "_json")
+
+    def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
+        self._host = store_host.hex().upper().encode()
+        trace = b"true" if trace_on else b"false"
+        self._json = b"".join(
+            (
+                b'{"code":0,"extFields":{"MSG_REGION":',
+                msgspec.json.encode(region).replace(b"%", b"%%"),
+                b',"TRACE_ON":"%b","msgId":"%b%%016X","queueId":"%%b","queueOffset":"%%d"},' % (trace, self._host),
+                b'"flag":%d,"language":"%b","opaque":%%d,"version":%d}'
+                % (RESPONSE, Language.PYTHON.value.encode(), PROTOCOL_VERSION),
+            )
+        )
+        self._binary_ext = b"".join(
+            (
+                _entry(b"MSG_REGION", region.encode()),
+                _entry(b"TRACE_ON", trace),
+                _key(b"msgId"),
+                _I32.pack(len(self._host) + 16),
+                self._host,
+            )
+        )
+
+    def frame(self, request: Command, physical_offset: int, queue_id: bytes, queue_offset: int) -> bytes:
+        """The whole frame of the reply to `request`, code 0."""
+        if request.serialize is SerializeType.JSON:
+            header = self._json % (physical_offset, queue_id, queue_offset, request.opaque)
+            return _FRAME.pack(4 + len(header), len(header)) + header
+        ext = b"%b%016X%b%b" % (
+            self._binary_ext,
+            physical_offset,
+            _entry(b"queueId", queue_id),
+            _entry(b"queueOffset", b"%d" % queue_offset),
+        )
+        head = _BINARY.pack(0, LANGUAGE_BYTES[Language.PYTHON], PROTOCOL_VERSION, request.opaque, RESPONSE, 0)
+        size = len(head) + 4 + len(ext)
+        return b"".join((_FRAME.pack(4 + size, SerializeType.ROCKETMQ << 24 | size), head, _I32.pack(len(ext)), ext))
+
+
+def _key(name: bytes) -> bytes:
+    return _I16.pack(len(name)) + name
+
+
+def _entry(name: bytes, value: bytes) -> bytes:
+    return b"%b%b%b" % (_key(name), _I32.pack(len(value)), value)
