@@ -30,6 +30,8 @@ from pyromq.protocol.headers import (
     UnregisterClient,
 )
 
+from .topics import can_be_topic, retry_topic
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -74,7 +76,8 @@ class ClientProcessors:
             if config is None:
                 continue
             # Clients look for the retry topic as soon as they have been answered, and then not for 30 seconds.
-            self._topics.ensure_retry(consumer.group_name, config.retry_queue_nums, unit_mode=consumer.unit_mode)
+            if can_be_topic(retry_topic(consumer.group_name)):
+                self._topics.ensure_retry(consumer.group_name, config.retry_queue_nums, unit_mode=consumer.unit_mode)
             if not config.notify_consumer_ids_changed_enable:
                 quiet.add(consumer.group_name)
         self._clients.heartbeat(

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pyromq.errors import CorruptRecord, OffsetOutOfRange
+from pyromq.errors import CorruptRecord, OffsetOutOfRange, StoreError
 from pyromq.protocol import properties as props
 from pyromq.protocol.bodies.offsets import DelayOffsetTable
 from pyromq.protocol.record import decode_record
 from pyromq.store import PutStatus
 from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
 from pyromq.store.tags import SCHEDULE_TOPIC
+
+from .topics import can_be_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +37,7 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 _FIRST = 1.0  # seconds after the start
 _PAUSE = 0.1  # between two looks, when nothing is due sooner
+_AFTER_ERROR = 10.0
 # Messages of one level that are delivered in one go: when thousands fall due together, sends go on in between.
 _AT_ONCE = 64
 
@@ -68,8 +71,13 @@ class ScheduleService:
         """Deliver until cancelled."""
         await asyncio.sleep(_FIRST)
         while True:
-            more = self.step()
-            await asyncio.sleep(0 if more else _PAUSE)
+            try:
+                more = self.step()
+            except StoreError as exc:
+                logger.error("delayed messages cannot be read: %s; trying again in %g s", exc, _AFTER_ERROR)
+                await asyncio.sleep(_AFTER_ERROR)
+            else:
+                await asyncio.sleep(0 if more else _PAUSE)
 
     def step(self) -> bool:
         """Deliver what is due, a part of it if it is much; True if there is more."""
@@ -118,10 +126,14 @@ class ScheduleService:
             logger.error("delayed message at %s is skipped: %s", physical, exc)
             return None
         topic, queue_id = record.find_property(props.REAL_TOPIC), record.find_property(props.REAL_QID)
-        if not topic or queue_id is None or not queue_id.isascii() or not queue_id.isdecimal() or topic == HALF_TOPIC:
+        if not topic or not can_be_topic(topic) or topic == HALF_TOPIC or not _is_queue_id(queue_id):
             logger.error("delayed message at %s is skipped: its topic %s cannot be delivered to", physical, topic)
             return None
-        return replace(record, topic=topic, queue_id=int(queue_id))
+        return replace(record, topic=topic, queue_id=int(queue_id or 0))
+
+
+def _is_queue_id(text: str | None) -> bool:
+    return text is not None and text.isascii() and text.isdecimal() and len(text) < 10
 
 
 class _Batch:

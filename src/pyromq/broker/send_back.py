@@ -23,6 +23,7 @@ from pyromq.store import PutStatus
 from .delay import parked
 from .perms import PERM_WRITE
 from .send import FAQ, V3_4_9
+from .topics import retry_topic
 
 if TYPE_CHECKING:
     import asyncio
@@ -79,6 +80,8 @@ class SendBackProcessor:
             raise NoPermission(f"the broker[{config.broker_ip1}] sending message is forbidden")
         if group.retry_queue_nums <= 0:
             return request.reply()
+        # A group may be called what a topic may not; then nothing can be sent back to it.
+        self._topics.check_name(retry_topic(header.group))
         retry = self._topics.ensure_retry(header.group, group.retry_queue_nums, header.unit_mode)
         if not retry.perm & PERM_WRITE:
             raise NoPermission(f"the topic[{retry.topic_name}] sending message is forbidden")

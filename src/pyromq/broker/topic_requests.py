@@ -21,6 +21,9 @@ from pyromq.protocol.headers import (
     QueryTopicsByConsumer,
 )
 
+from .groups import MAX_GROUP_LENGTH
+from .topics import is_legal_name
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -149,6 +152,9 @@ class GroupProcessors:
         config = SubscriptionGroupConfig.decode(request.body_bytes)
         if not config.group_name.strip():
             raise ServerError("The specified group is blank.")
+        if len(config.group_name) > MAX_GROUP_LENGTH or not is_legal_name(config.group_name):
+            # As 5.x; 4.9 takes any name. Some of them would lead out of our folder by way of the retry topic.
+            raise ServerError(f"The specified group is longer than {MAX_GROUP_LENGTH} or contains illegal characters.")
         if config.retry_queue_nums > MAX_QUEUES:
             raise ServerError(f"The retry topic of a group can have at most {MAX_QUEUES} queues.")
         self._groups.update(config)

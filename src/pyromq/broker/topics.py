@@ -72,6 +72,11 @@ def is_legal_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
+def can_be_topic(name: str) -> bool:
+    """Whether a topic may be called so. A group's retry topic is longer than the group, and may not."""
+    return len(name) <= MAX_TOPIC_LENGTH and is_legal_name(name)
+
+
 def next_version(version: DataVersion, now: int) -> DataVersion:
     """The version of a table after a change."""
     return replace(version, counter=version.counter + 1, timestamp=now)

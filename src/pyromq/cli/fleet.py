@@ -56,11 +56,13 @@ class Fleet(Service):
             await asyncio.gather(*booted.values())
             if listening is not None:
                 listening()
-            await asyncio.gather(*supervisors)
+            # Not `gather`: that would cancel them, and so would we then, in the midst of their ending.
+            await asyncio.wait(supervisors)
         finally:
-            for supervisor in supervisors:
-                supervisor.cancel()
-            await asyncio.gather(*supervisors, *booted.values(), return_exceptions=True)
+            left = (*supervisors, *booted.values())
+            for each in left:
+                each.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
     async def _supervise(self, member: Member, booted: asyncio.Future[None]) -> None:
         pause = _FIRST_PAUSE
@@ -78,16 +80,7 @@ class Fleet(Service):
 
 
 async def _run_once(member: Member, booted: asyncio.Future[None]) -> int:
-    # A session of its own: Ctrl-C is for the one who supervises, who then ends the others in order. The pipe to its
-    # stdin is what tells it that we are gone, should we be killed.
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *member.arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, **member.environ},
-        start_new_session=True,
-    )
+    process = await _started(member)
     try:
         assert process.stdout is not None
         async for line in process.stdout:
@@ -97,6 +90,27 @@ async def _run_once(member: Member, booted: asyncio.Future[None]) -> int:
     finally:
         # In a task of its own, since this one may be cancelled, and time limits do not work in such a task.
         await asyncio.create_task(_end(process), name=f"end {member.name}")
+
+
+async def _started(member: Member) -> asyncio.subprocess.Process:
+    # A session of its own: Ctrl-C is for the one who supervises, who then ends the others in order. The pipe to its
+    # stdin is what tells it that we are gone, should we be killed.
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            sys.executable,
+            *member.arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, **member.environ},
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Cancelled halfway, asyncio may wait for ever for pipes that it never connected.
+        await _end(await starting)
+        raise
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.unit.broker.message_kit import Parts, Peer, pull_request
@@ -100,7 +101,7 @@ async def test_a_held_pull_is_not_woken_by_a_message_that_it_does_not_want(parts
     await parts.send(b"yes", "TAGS\x01A")
     (reply,) = peer.replies
     assert [record.body for record in decode_records(reply.body_bytes)] == [b"yes"]
-    assert reply.ext["nextBeginOffset"] == "2"
+    assert (reply.ext or {})["nextBeginOffset"] == "2"
 
 
 async def test_a_held_pull_is_answered_when_its_time_is_up(parts):
@@ -109,7 +110,7 @@ async def test_a_held_pull_is_answered_when_its_time_is_up(parts):
     await parts.ask(empty, pull_request(0, sys_flag=SUSPEND | 4, queue_id=1, suspend_timeout_millis=0))
     await parts.send(b"no", "TAGS\x01B")
     parts.pulls.expire()
-    assert [(reply.code, reply.ext["nextBeginOffset"]) for reply in peer.replies] == [(20, "1")]
+    assert [(reply.code, (reply.ext or {})["nextBeginOffset"]) for reply in peer.replies] == [(20, "1")]
     assert [reply.code for reply in empty.replies] == [19]
 
 
@@ -141,7 +142,7 @@ def heartbeat(*subscriptions: SubscriptionData, model: MessageModel = MessageMod
     return HeartbeatData(client_id="c1", consumer_data_set=[consumer])
 
 
-def subscription(text: str, version: int = 1, **fields: object) -> SubscriptionData:
+def subscription(text: str, version: int = 1, **fields: Any) -> SubscriptionData:
     tags = frozenset() if text == "*" else frozenset({text})
     codes = frozenset(map(java_hash, tags))
     return SubscriptionData(
@@ -157,6 +158,14 @@ async def test_without_an_expression_the_heartbeat_says_what_is_wanted(parts):
     assert len(decode_records(reply.body_bytes)) == 1
     older = await parts.ask(Peer(), pull_request(0, sys_flag=0, sub_version=2))
     assert (older.code, older.remark) == (25, "the consumer's subscription not latest")
+
+
+async def test_a_consumer_whose_newest_heartbeat_was_lost_gets_messages_of_all_tags(parts):
+    parts.clients.heartbeat(Peer(), heartbeat(subscription("A")), parts.now, version=513, language="JAVA")
+    for tag in ("A", "B"):
+        await parts.send(b"m", f"TAGS\x01{tag}")
+    reply = await parts.ask(Peer(), pull_request(0, sys_flag=0, sub_version=2, expression_type="TAG"))
+    assert (reply.code, len(decode_records(reply.body_bytes))) == (0, 2)
 
 
 async def test_the_checks_come_in_order_with_their_codes_and_remarks(parts, tmp_path_factory):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.unit.broker.message_kit import Parts, Peer, request
@@ -90,8 +91,8 @@ async def test_where_the_levels_are_survives_a_restart(parts):
     assert len(parts.messages("orders", 0)) == 1
 
 
-def send_back(offset: int, **fields: object):
-    values: dict[str, object] = {"offset": offset, "group": "billing", "delay_level": 0} | fields
+def send_back(offset: int, **fields: Any):
+    values: dict[str, Any] = {"offset": offset, "group": "billing", "delay_level": 0} | fields
     return request(36, ConsumerSendMessageBack(**values))
 
 

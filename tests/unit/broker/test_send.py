@@ -67,7 +67,7 @@ async def test_without_automatic_creation_an_unknown_topic_is_refused(tmp_path):
     reply = await parts.send(b"x", topic="fresh")
     parts.close()
     assert reply.code == 17
-    assert reply.remark.startswith("topic[fresh] not exist, apply first please!")
+    assert (reply.remark or "").startswith("topic[fresh] not exist, apply first please!")
     assert reply.ext == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 
 

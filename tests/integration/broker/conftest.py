@@ -1,0 +1,47 @@
+"""What the scenarios of the broker share."""
+
+from __future__ import annotations
+
+import pytest
+from tests.integration.broker.scene_kit import Shift, running
+
+from pyromq.broker import broker as broker_module
+from pyromq.broker import parts, schedule
+
+
+@pytest.fixture
+def shift(monkeypatch):
+    """The broker's clock, apart from that of its store, can be set forward."""
+    shift = Shift()
+    monkeypatch.setattr(broker_module, "_now", shift)
+    return shift
+
+
+@pytest.fixture
+def hurry(monkeypatch):
+    """What the broker does every few seconds it does every few milliseconds."""
+    for name in ("_HOUSEKEEPING", "_LOOK_AT_HELD_PULLS", "_SAMPLE"):
+        monkeypatch.setattr(parts, name, 0.02)
+    monkeypatch.setattr(schedule, "_FIRST", 0.0)
+    monkeypatch.setattr(schedule, "_PAUSE", 0.02)
+
+
+@pytest.fixture
+def start(tmp_path, shift):
+    """Start a broker with more settings than usual; again in the same folder, once it has ended."""
+
+    def starting(*sets, namesrv_addr=None):
+        return running(tmp_path / "store", *sets, namesrv_addr=namesrv_addr)
+
+    return starting
+
+
+@pytest.fixture
+async def scene(start):
+    async with start() as scene:
+        yield scene
+
+
+@pytest.fixture
+async def client(scene):
+    return await scene.connect()

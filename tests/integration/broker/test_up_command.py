@@ -1,0 +1,242 @@
+"""The command `pyromq up` as a process: ready at once, small, and gone without a trace of trouble."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.integration.broker.command_kit import (
+    children,
+    environment,
+    free_port,
+    is_running,
+    line_with,
+    run,
+    started,
+    stop,
+    until,
+)
+from tests.integration.broker.life_kit import Peer, eventually
+
+pytestmark = pytest.mark.slow
+
+READY = re.compile(r"PyroMQ \S+ is ready: name server (\S+), broker (\S+?)( and \d+ more)?, data in (.+)")
+ANY_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
+
+
+@contextmanager
+def up(home, *arguments, ports=ANY_PORTS, environ=None):
+    """Gives the process, the address of its name server and that of its broker."""
+    with started(home, "up", *ports, *arguments, environ=environ) as process:
+        ready = READY.fullmatch(line_with(process, "is ready"))
+        assert ready
+        yield process, ready[1], ready[2]
+
+
+def one_sentence(err):
+    assert err.startswith("pyromq up: "), err
+    assert err.count("\n") == 1, err
+    return err
+
+
+async def test_it_takes_messages_at_once_and_has_them_after_a_restart(tmp_path):
+    async with Peer() as peer:
+        for round_number in range(2):
+            with up(tmp_path) as (process, name_server, broker):
+                assert await peer.brokers(name_server) == {("broker-a", 0): broker}
+                assert await peer.send(broker) == round_number
+                assert (await peer.routed(name_server, "orders"))["broker-a"].write_queue_nums == 4
+                assert (await peer.pull(broker)).code == 0
+                code, _, err = stop(process)
+                assert (code, err) == (0, "")
+            assert (tmp_path / ".pyromq" / "broker-a" / "commitlog").is_dir()
+            assert not (tmp_path / ".pyromq" / "broker-a" / "abort").exists()
+
+
+def test_it_is_small_and_costs_less_than_a_second(tmp_path):
+    with up(tmp_path) as (process, *_):
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        [resident] = re.findall(r"VmHWM:\s+(\d+) kB", status)
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        seconds = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    assert int(resident) < 100_000
+    # What the processor did, since a busy machine makes everybody wait.
+    assert seconds < 1
+
+
+def test_what_it_prints_can_be_copied(tmp_path):
+    with up(tmp_path, "--data", "my data") as (process, name_server, _):
+        lines = iter(process.stdout.readline, "Ctrl-C stops it.\n")
+        commands = [line.strip() for line in lines if line.startswith("  ")]
+        stop(process)
+    assert len(commands) == 3
+    assert f"export NAMESRV_ADDR={name_server}" in commands
+    [check] = [command for command in commands if command.startswith("pyromq ")]
+    shell = f'pyromq() {{ "{sys.executable}" -m pyromq.cli.main "$@"; }}; {check}'
+    done = subprocess.run(["sh", "-c", shell], cwd=tmp_path, env=environment(tmp_path), timeout=20, check=False)
+    assert done.returncode == 0
+
+
+async def test_an_ephemeral_one_leaves_nothing_behind(tmp_path):
+    with up(tmp_path, "--ephemeral", environ={"TMPDIR": str(tmp_path)}) as (process, _, broker):
+        async with Peer() as peer:
+            await peer.send(broker)
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith("pyromq-")]
+        assert stop(process)[0] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_settings_reach_the_one_who_knows_them(tmp_path):
+    with up(tmp_path, "brokerName=mine", "brokerClusterName=lab", "orderMessageEnable=true", "nobodyKnows=1") as (
+        process,
+        name_server,
+        broker,
+    ):
+        async with Peer() as peer:
+            assert await peer.brokers(name_server) == {("mine", 0): broker}
+            shown = (await peer.ask(broker, 26)).body_bytes.decode()
+            of_name_server = (await peer.ask(name_server, 319)).body_bytes.decode()
+        _, _, err = stop(process)
+    assert {"brokerClusterName=lab", "mappedFileSizeCommitLog=67108864", "nobodyKnows=1"} <= set(shown.splitlines())
+    assert "orderMessageEnable" not in shown
+    assert "orderMessageEnable=true" in of_name_server
+    assert err.count("unknown setting") == 1
+
+
+async def test_what_was_changed_at_run_time_stays_changed(tmp_path):
+    async with Peer() as peer:
+        with up(tmp_path) as (process, _, broker):
+            await peer.configure(broker, "fileReservedTime=5")
+            stop(process)
+        with up(tmp_path, "--data", ".pyromq") as (_, name_server, broker):
+            assert "fileReservedTime=5" in (await peer.ask(broker, 26)).body_bytes.decode().splitlines()
+            # But where it is, this run decides.
+            assert await peer.brokers(name_server) == {("broker-a", 0): broker}
+
+
+async def test_another_address_can_be_advertised(tmp_path):
+    with up(tmp_path, "--advertise", "localhost") as (_, name_server, broker):
+        assert (name_server.split(":")[0], broker.split(":")[0]) == ("localhost", "localhost")
+        async with Peer() as peer:
+            assert await peer.brokers(name_server) == {("broker-a", 0): broker}
+            assert await peer.send(broker) == 0
+
+
+# What is in the way
+
+
+def test_a_port_of_the_name_server_that_is_taken_is_one_sentence(tmp_path):
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, out, err = run(tmp_path, "up", "--namesrv-port", str(port), "--broker-port", "0")
+    assert (code, out) == (1, "")
+    assert f"port {port} is taken" in one_sentence(err)
+
+
+def test_a_port_of_the_broker_that_is_taken_is_one_sentence(tmp_path):
+    port = free_port()
+    with socket.create_server(("0.0.0.0", port)):
+        code, out, err = run(tmp_path, "up", "--namesrv-port", "0", "--broker-port", str(port))
+    assert (code, out) == (1, "")
+    assert f"port {port} is taken" in one_sentence(err)
+
+
+def test_a_directory_that_is_in_use_is_one_sentence(tmp_path):
+    with up(tmp_path) as (process, *_):
+        code, out, err = run(tmp_path, "up", *ANY_PORTS)
+        assert (code, out) == (1, "")
+        assert f"in use by another process (pid {process.pid})" in one_sentence(err)
+
+
+def test_a_directory_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    code, out, err = run(tmp_path, "up", *ANY_PORTS, "--data", "file/data")
+    assert (code, out) == (1, "")
+    assert "not a directory" in one_sentence(err)
+
+
+def test_a_setting_that_is_malformed_is_one_sentence(tmp_path):
+    code, out, err = run(tmp_path, "up", *ANY_PORTS, "brokerPermission=all")
+    assert (code, out) == (1, "")
+    assert "brokerPermission must be a whole number" in one_sentence(err)
+
+
+# Several brokers
+
+
+@pytest.fixture
+def three(tmp_path):
+    ports = ("--namesrv-port", "0", "--broker-port", str(free_port(3)))
+    with up(tmp_path, "--brokers", "3", ports=ports) as running:
+        yield running
+
+
+NAMES = {("broker-a", 0), ("broker-b", 0), ("broker-c", 0)}
+
+
+async def test_further_brokers_are_processes_that_end_with_the_first(tmp_path, three):
+    process, name_server, _ = three
+    async with Peer() as peer:
+        brokers = await peer.brokers(name_server)
+        assert brokers.keys() == NAMES
+        for address in brokers.values():
+            assert await peer.send(address) == 0
+    pids = children(process)
+    assert len(pids) == 2
+    assert stop(process)[0] == 0
+    assert not any(map(is_running, pids))
+    assert [path.name for path in (tmp_path / ".pyromq").glob("*/abort")] == []
+
+
+async def test_a_broker_that_crashed_is_started_again(three):
+    process, name_server, _ = three
+    victim = children(process)[0]
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: len(others := children(process)) == 2 and victim not in others)
+    async with Peer() as peer:
+
+        async def all_there():
+            return (await peer.brokers(name_server)).keys() == NAMES
+
+        await eventually(all_there)
+    code, _, err = stop(process)
+    assert code == 0
+    assert "ended with exit code -9; starting it again" in err
+
+
+def test_further_brokers_end_when_the_first_is_killed(three):
+    process, *_ = three
+    pids = children(process)
+    process.kill()
+    until(lambda: not any(map(is_running, pids)))
+
+
+def test_a_further_broker_that_cannot_start_ends_all_of_it(tmp_path):
+    port = free_port(2)
+    with socket.create_server(("0.0.0.0", port + 10)):
+        code, out, err = run(
+            tmp_path, "up", "--namesrv-port", "0", "--broker-port", str(port), "--brokers", "2", timeout=30
+        )
+    assert (code, out) == (1, "")
+    assert f"port {port + 10} is taken" in err
+    assert "pyromq up: broker-b did not start (exit code 255)" in err
+
+
+# What it imports
+
+
+def test_nothing_heavy_is_imported_to_start_a_broker():
+    program = (
+        "import sys, pyromq.cli.up\n"
+        "heavy = 'pyspark pyarrow numpy deltalake starlette uvicorn cryptography urllib.request'\n"
+        "print(sorted(set(heavy.split()) & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert out == "[]\n"
