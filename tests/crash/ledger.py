@@ -123,7 +123,7 @@ class Ledger:
             for record in records.values()
             if record.sys_flag & sysflag.TRANSACTION_MASK != sysflag.ROLLBACK and record.physical_offset >= self.floor
         ]
-        for record in {*indexed[-60:], *random.sample(indexed, min(len(indexed), 100))} if indexed else ():
+        for record in {*indexed[-40:], *random.sample(indexed, min(len(indexed), 40))} if indexed else ():
             unique = record.find_property("UNIQ_KEY") or ""
             if [decode_record(view) for view in store.query(record.topic, unique, 32, 0, FOREVER)] != [record]:
                 raise Lost(f"index: {unique} is not found; {brief(record)}")

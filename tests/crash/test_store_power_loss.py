@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyromq.store import StoreConfig
 
 GENERATIONS = 3  # power failures in the life of a store
-MOMENTS = 6  # at which power may fail, of which one is then the real one
+MOMENTS = 3  # at which power may fail, of which one is then the real one
 
 
 class RoomyRecordingDisk(RecordingDisk):

@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from tests.crash.ledger import Found, Ledger, Lost
-from tests.crash.workload import Clock, RoomyDisk
+from tests.crash.workload import Clock, UnsyncedDisk
 
 from pyromq.store import MessageStore
 from pyromq.store.check import Severity, check_store
@@ -31,7 +31,7 @@ def verify(
     config = dataclasses.replace(config, root=str(copy))
     found = None
     for _ in range(2):
-        store = MessageStore(config, disk=RoomyDisk(), clock=Clock(clock))
+        store = MessageStore(config, disk=UnsyncedDisk(), clock=Clock(clock))
         store.open()
         try:
             again = ledger.verify(store, random, power_lost=power_lost)

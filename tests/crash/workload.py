@@ -97,6 +97,14 @@ class RoomyDisk(Disk):
         return 0.1
 
 
+class UnsyncedDisk(RoomyDisk):
+    """For stores that will see neither a crash nor a power failure; syncing takes most of the time otherwise."""
+
+    def sync(self, fd: int) -> None: ...
+
+    def sync_folder(self, folder: Path) -> None: ...
+
+
 def random_config(root: Path, random: Random, flush: FlushDiskType | None = None) -> StoreConfig:
     """Small files of odd sizes, so that everything rolls often."""
     return StoreConfig(

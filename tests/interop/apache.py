@@ -139,6 +139,7 @@ class Admin:
             [*start, ADMIN_MAIN, command, "-n", self._namesrv, *arguments],
             log=self._home / f"{self._started}-{command}.out",
             env=environment(self._home),
+            cwd=self._home,  # consumerStatus leaves files where it is run
         )
 
 

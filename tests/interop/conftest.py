@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scripts.setup import SetupError
-from tests.interop import jars, wire
+from tests.interop import compat_table, jars, wire
 from tests.interop.apache import Admin, Broker, Client
 from tests.interop.peers import OURS, NameServer
 from tests.interop.process import stop_all, wait_until
@@ -64,6 +64,16 @@ class Cluster:
             )
 
         return wait_until(known, seconds, f"{self.namesrv.make} knows {', '.join(self.addresses)}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Leave the table of this run in `.cache/interop/compat.md`, and show it."""
+    stats = terminalreporter.stats
+    text = compat_table.table([*stats.get("passed", []), *stats.get("failed", []), *stats.get("error", [])])
+    if text:
+        (jars.CACHE / "compat.md").write_text(text)
+        terminalreporter.section("what official peers do with our broker")
+        terminalreporter.write(text)
 
 
 @pytest.fixture(scope="session")

@@ -76,7 +76,7 @@ def _fetched(set_name: str) -> Path:
     dependencies = "\n".join(DEPENDENCY.format(module=module, version=version) for module in modules)
     pom = POM.format(set_name=set_name, dependencies=dependencies)
     stamp = home / "fetched"
-    with _locked(set_name):
+    with locked(set_name):
         if not (stamp.exists() and stamp.read_text() == pom):
             shutil.rmtree(home, ignore_errors=True)
             home.mkdir(parents=True)
@@ -93,7 +93,7 @@ def _compiled(set_name: str) -> Path:
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     classes = CACHE / set_name / "classes"
     stamp = CACHE / set_name / "compiled"
-    with _locked(set_name):
+    with locked(set_name):
         if not (stamp.exists() and stamp.read_text() == digest):
             shutil.rmtree(classes, ignore_errors=True)
             _run([tool("javac"), "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), *map(str, sources)], cwd=CACHE)
@@ -102,10 +102,10 @@ def _compiled(set_name: str) -> Path:
 
 
 @contextlib.contextmanager
-def _locked(set_name: str) -> Iterator[None]:
+def locked(name: str) -> Iterator[None]:
     """Keeps a test run and a benchmark that start together from fetching into the same folder."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"{set_name}.lock").open("w") as lock:
+    with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -59,6 +59,7 @@ class Process:
         *,
         log: Path,
         env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
         talk: bool = False,
     ) -> None:
         self.name = name
@@ -72,6 +73,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=env,
+                cwd=cwd,
             )
 
     def __enter__(self) -> Self:
@@ -134,15 +136,19 @@ class Process:
         try:
             self._popen.wait(TERMINATE_SECONDS)
         except subprocess.TimeoutExpired:
-            self.kill()
-        if self._popen.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._popen.stdin.close()
+            self._popen.kill()
+        self._ended()
 
     def kill(self) -> None:
         """kill -9: it gets no chance to say goodbye."""
         self._popen.kill()
+        self._ended()
+
+    def _ended(self) -> None:
         self._popen.wait()
+        if self._popen.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._popen.stdin.close()
 
     def tail(self, lines: int = 30) -> str:
         return "\n".join(self.output.splitlines()[-lines:])

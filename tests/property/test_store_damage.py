@@ -121,8 +121,6 @@ def served(store: MessageStore) -> dict[tuple[str, int], list[MessageRecord]]:
     return found
 
 
-
-
 @contextlib.contextmanager
 def damaged_store(name: str, damage: Damage, *, crashed: bool, keep_ends: bool):
     """A store of the snapshot with one file damaged, open; and the first byte of the file that changed."""

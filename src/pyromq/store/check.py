@@ -5,6 +5,7 @@
 
 Nothing is written and no lock is taken. The log is read once, record by record, with the queues and the index beside
 it; what is kept in memory is a page per queue. What is reported once is not reported again for what follows from it.
+1 KB bodies with two keys: 6.3 µs a record (CPython 3.11).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from .check_metadata import Tables, check_checkpoint, check_config, check_offset
 from .check_queues import QueueChecks
 from .checkpoint import Checkpoint
 from .config import StoreConfig
+from .deleted_topics import DELETED_TOPICS
 from .disk import Disk
 from .findings import Finding, Report, Severity
 from .format import (
@@ -73,6 +75,8 @@ _KNOWN = {
     INDEX,
     LOCK,
     queue_ends.QUEUE_ENDS,
+    DELETED_TOPICS,
+    f"{DELETED_TOPICS}.bak",
     "abort.bak",
     "brokerIdentity",
     "compaction",
@@ -109,9 +113,9 @@ class StoreCheck:
     ) -> None:
         """`quick` looks at the last two files of the log only, and at the ends of the queues.
 
-        Sizes of files are those of `config`, or only the fields `given` of it; without it, and for the other fields,
-        they are taken from the files. `progress` is told bytes of the log done and in all. StoreError if `root` is no
-        store that we know or cannot be read.
+        Sizes of files and delay levels are those of `config`, or only the fields `given` of it; without it, and for the
+        other fields, they are taken from the files. `progress` is told bytes of the log done and in all. StoreError if
+        `root` is no store that we know or cannot be read.
         """
         self.root = root
         self._config = dataclasses.replace(config or StoreConfig(), root=str(root))
@@ -123,6 +127,7 @@ class StoreCheck:
             raise StoreError(f"cannot read {exc.filename or root}: {exc.strerror}") from exc
         self._progress = progress
         self._is_quick = quick
+        self._learns_delays = config is None or (given is not None and "delay_levels" not in given)
         self._report = Report()
         self._tables = Tables()
         self.log_files = self.queue_files = self.index_files = 0
@@ -149,14 +154,15 @@ class StoreCheck:
         self._look_around()
         self._tables = check_config(self.root / CONFIG, report)
         files = find_segments(config.commit_log_folders, config.commit_log_file_size, report)
+        walked = files[-_QUICK_FILES:] if self._is_quick else files
         store = Surroundings(
             report=report,
-            log_start=files[0].start if files else 0,
+            log_start=walked[0].start if walked else 0,
             redone_from=self._redone_from(files) if (self.root / ABORT).exists() else NEVER,
             is_quick=self._is_quick,
+            learns_delays=self._learns_delays,
             is_deleted=self._is_deleted,
         )
-        walked = files[-_QUICK_FILES:] if self._is_quick else files
         largest = max(_LARGEST, config.max_message_size + _OVERHEAD)
         log = LogCheck(walked, config.commit_log_file_size, largest, store)
         queues = QueueChecks(

@@ -41,9 +41,10 @@ class Surroundings:
 
     report: Report
     damage: Damage = field(default_factory=Damage)
-    log_start: int = 0
+    log_start: int = 0  # messages before it are gone, or not looked at
     redone_from: int = NEVER  # after a crash the next start makes entries anew from here on: none of them is lost
     is_quick: bool = False  # only the end of the log is read: messages that are not in it may exist
+    learns_delays: bool = False  # what the levels of delayed messages mean was not told; the queues tell it
     is_deleted: Callable[[str], bool] = lambda topic: False  # a topic whose messages are in the log, without entries
 
     @property

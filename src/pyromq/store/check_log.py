@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .check_files import FoundSegment
     from .scan import ScannedRecord
 
-_WINDOW = 1 << 20
+_WINDOW = 256 << 10  # as much as stays close to the processor
 _HEAD = SIZE_AND_MAGIC.size
 _MAGIC = struct.Struct(">i")
 _MAGIC_AT = _HEAD - _MAGIC.size

@@ -59,7 +59,6 @@ class ConsumeQueue:
     __slots__ = (
         "_files",
         "_folder",
-        "_held",
         "_folder_changed",
         "_segment_size",
         "_segments",
@@ -68,6 +67,7 @@ class ConsumeQueue:
         "_written",
         "ext",
         "gap",
+        "held",
         "is_schedule",
         "max_offset",
         "max_physical",
@@ -95,7 +95,7 @@ class ConsumeQueue:
         self.ext: ConsumeQueueExt | None = None
         # During recovery: entries that were found missing, and a message whose place is not known yet.
         self.gap: Gap | None = None
-        self._held: tuple[int, int, int] | None = None
+        self.held: tuple[int, int, int] | None = None
         self.min_offset = QueueOffset(0)
         self.max_offset = QueueOffset(0)
         # The end of the newest record that has an entry here.
@@ -138,7 +138,7 @@ class ConsumeQueue:
         if not 0 <= offset < _LARGEST_OFFSET:
             logger.warning("%r: the record at %d claims the offset %d; passed over", self, physical, offset)
             return False
-        if self._held is not None:
+        if self.held is not None:
             self.settle(is_new=offset == 1)
         if not self._has_entries():
             if offset > self.max_offset:
@@ -147,7 +147,7 @@ class ConsumeQueue:
         elif offset == 0 and self.max_offset > 0:
             # Either the topic was deleted and came back, its messages counted from 0 again; or these bytes are damaged.
             # The next message of the queue will tell.
-            self._held = (physical, size, tags_code)
+            self.held = (physical, size, tags_code)
             return True
         elif offset < self.max_offset:
             return False
@@ -160,9 +160,9 @@ class ConsumeQueue:
         return True
 
     def settle(self, *, is_new: bool) -> None:
-        """Decide on a message that claimed the offset 0 of a queue with entries: the queue is new, or the claim wrong."""
-        if self._held is not None:
-            held, self._held = self._held, None
+        """Decide on a message that claimed the offset 0 of a queue with entries: the queue is new, or that is wrong."""
+        if self.held is not None:
+            held, self.held = self.held, None
             if is_new:
                 self.clear()
             self.add(*held)

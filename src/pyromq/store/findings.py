@@ -48,8 +48,3 @@ class Report:
         """What was found since the last call."""
         found, self._found = self._found, []
         return found
-
-
-def span(first: int, last: int, one: str, many: str) -> str:
-    """`entry 3` or `entries 3 to 9`."""
-    return f"{one} {first}" if first == last else f"{many} {first} to {last}"

@@ -1,7 +1,7 @@
 """Flushing: when what was written reaches the disk, and who waits for it.
 
-One thread calls fsync; the thread that appends never does. All who wait are served by the same fsync, and while it runs
-the next ones gather: the slower the disk, the more messages share one.
+One thread syncs the log; the thread that appends never does. All who wait are served by the same fsync, and while it
+runs the next ones gather: the slower the disk, the more messages share one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import deque
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from pyromq.errors import StoreNotWritable
@@ -50,7 +50,8 @@ class Flusher:
         self._sync = config.flush is FlushDiskType.SYNC_FLUSH
         self._wake = threading.Condition()
         self._waiters: deque[tuple[int, Future[None]]] = deque()
-        self._jobs: deque[tuple[Callable[[], None], Future[None]]] = deque()
+        # Ten thousand queues take a while to sync. Who waits for the log must not wait for them.
+        self._jobs = ThreadPoolExecutor(1, thread_name_prefix="sync")
         self._stopping = False
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="flush", daemon=True)
@@ -63,7 +64,8 @@ class Flusher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Flush what is left and end the thread."""
+        """Flush what is left, let the jobs be done, and end the threads."""
+        self._jobs.shutdown(wait=True)
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -93,40 +95,45 @@ class Flusher:
                 self._wake.notify()
 
     def run(self, job: Callable[[], None]) -> Future[None]:
-        """Have `job`, which syncs other files, run in this thread, after a flush of all that the log has now.
+        """Have `job`, which syncs other files, run in another thread, once all that the log has now is on disk.
 
-        An error in it counts as a failed flush.
+        Jobs are done one after the other. An error in one counts as a failed flush.
         """
-        future: Future[None] = Future()
-        with self._wake:
-            if self._stopped:
-                future.set_exception(StoreNotWritable("the store was closed"))
-                return future
-            self._jobs.append((job, future))
-            self._wake.notify()
-        return future
+        flushed = self.wait_for(int(self._log.end))
+
+        def work() -> None:
+            flushed.result()
+            try:
+                job()
+            except Exception as exc:
+                self._fail(exc)
+                raise self._failure() from exc
+
+        try:
+            return self._jobs.submit(work)
+        except RuntimeError:
+            future: Future[None] = Future()
+            future.set_exception(StoreNotWritable("the store was closed"))
+            return future
 
     def _run(self) -> None:
         config = self._config
         last_thorough = time.monotonic()
         while True:
             with self._wake:
-                if not self._waiters and not self._jobs and not self._stopping:
+                if not self._waiters and not self._stopping:
                     self._wake.wait(0.01 if self._sync else config.flush_interval / 1000)
                 waiters, self._waiters = self._waiters, deque()
-                jobs, self._jobs = self._jobs, deque()
                 stopping = self._stopping
             dirty = self._log.end - self.flushed
             since = (time.monotonic() - last_thorough) * 1000
             due = flush_is_due(dirty, config.flush_least_pages, since, config.flush_thorough_interval)
-            if self.error is None and (waiters or jobs or stopping or due or (self._sync and dirty)):
+            if self.error is None and (waiters or stopping or due or (self._sync and dirty)):
                 self._flush()
                 last_thorough = time.monotonic()
             self._answer(waiters)
-            for job, future in jobs:
-                self._do(job, future)
             with self._wake:
-                if stopping and not self._waiters and not self._jobs:
+                if stopping and not self._waiters:
                     self._stopped = True
                     return
 
@@ -157,17 +164,6 @@ class Flusher:
                 future.set_result(None)
             else:
                 future.set_exception(StoreNotWritable(f"the commit log ends at {self.flushed}, before {end}"))
-
-    def _do(self, job: Callable[[], None], future: Future[None]) -> None:
-        if self.error is None:
-            try:
-                job()
-            except Exception as exc:
-                self._fail(exc)
-        if self.error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(self._failure())
 
     def _fail(self, exc: Exception) -> None:
         logger.critical(

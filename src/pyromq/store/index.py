@@ -129,17 +129,22 @@ class IndexFiles:
             self._files.remove(file)
 
     def expire(self, log_start: int) -> list[Path]:
-        """Delete the files, never the last, all of whose messages lie before `log_start`. Returns their paths."""
+        """Give up the files, never the last, all of whose messages lie before `log_start`.
+
+        Returns their paths, for the caller to delete: not before the messages are gone, which would miss their entries.
+        """
         expired = []
         while len(self._files) > 1 and self._files[0].header.end_offset < log_start:
-            file = self._files[0]
-            self._delete(file)
-            del self._files[0]
+            file = self._files.pop(0)
+            self._forget(file)
             expired.append(file.path)
         return expired
 
     def _delete(self, file: IndexFile) -> None:
         self._disk.delete(file.path)
+        self._forget(file)
+
+    def _forget(self, file: IndexFile) -> None:
         self._unsure.discard(file.path)
         if file.path in self._unsynced:
             self._unsynced.remove(file.path)

@@ -10,12 +10,11 @@ nothing any more. While a store is open there is none.
 
 from __future__ import annotations
 
-import os
-import zlib
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from . import checked_file
 from .format import QueueOffset  # noqa: TC001  # msgspec reads the annotations
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from .disk import Disk
 
 QUEUE_ENDS = "queueends.json"
-
-_CHECKSUM = 9  # hexadecimal CRC-32 of the rest, and a line feed
 
 
 class QueueEnd(msgspec.Struct, frozen=True, array_like=True):
@@ -51,25 +48,13 @@ def save(path: Path, log_end: int, queues: Iterable[ConsumeQueue], disk: Disk) -
         for queue in queues
         if queue.max_offset
     ]
-    text = msgspec.json.encode(QueueEnds(log_end, ends))
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        disk.write(fd, b"%08x\n%b" % (zlib.crc32(text), text), 0)
-        disk.sync(fd)
-    finally:
-        os.close(fd)
+    checked_file.save(path, msgspec.json.encode(QueueEnds(log_end, ends)), disk)
 
 
 def load(path: Path) -> QueueEnds | None:
     """What `save` wrote; None if there is nothing, or nothing whole."""
+    content = checked_file.load(path)
     try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    text = data[_CHECKSUM:]
-    if data[:_CHECKSUM] != b"%08x\n" % zlib.crc32(text):
-        return None
-    try:
-        return msgspec.json.decode(text, type=QueueEnds)
+        return None if content is None else msgspec.json.decode(content, type=QueueEnds)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyromq.errors import OffsetOutOfRange
 from pyromq.protocol.record import MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP_AT
 
 from .commit_log import HEAD
@@ -101,7 +100,11 @@ class Reader:
         # Bytes behind the end of the log that count as being in memory.
         recent = self._memory * config.memory_ratio // 100
         recent_from = log_end - recent
-        read = log.read
+        in_memory = config.max_bytes_in_memory, config.max_count_in_memory
+        on_disk = config.max_bytes_on_disk, config.max_count_on_disk
+        # The file that holds the entry before; most often this one's too.
+        view = None
+        file_start = file_end = 0
         unpack_head = HEAD.unpack_from
         ext = queue.ext
         slices: list[memoryview] = []
@@ -114,10 +117,7 @@ class Reader:
                 examined += 1
                 continue
             last = physical
-            if physical >= recent_from:
-                max_bytes, max_messages = config.max_bytes_in_memory, config.max_count_in_memory
-            else:
-                max_bytes, max_messages = config.max_bytes_on_disk, config.max_count_on_disk
+            max_bytes, max_messages = in_memory if physical >= recent_from else on_disk
             if count and (count >= max_count or size + record_size > max_bytes or count >= max_messages):
                 break
             examined += 1
@@ -127,18 +127,27 @@ class Reader:
                         continue
                 elif not _matches(ext, tags_code, tags):
                     continue
+            if not file_start <= physical < file_end:
+                segment = log.segment_at(physical)
+                if segment is None:
+                    removed = True
+                    if 0 <= physical < log_end:
+                        # Cleaned up since; so is all that lies in the same file.
+                        removed_below = physical - physical % log.file_size + log.file_size
+                    continue
+                view, file_start, file_end = segment.view, segment.start, min(segment.end, log_end)
+            assert view is not None
+            record = view[physical - file_start : physical - file_start + record_size]
             try:
-                record = read(physical, record_size)
                 own_size, magic, own_offset = unpack_head(record)
-            except OffsetOutOfRange:
-                removed = True
-                if 0 <= physical < log_end and log.segment_at(physical) is None:
-                    # Cleaned up since; so is all that lies in the same file.
-                    removed_below = physical - physical % log.file_size + log.file_size
-                continue
             except struct.error:  # too short for a record
-                own_size = -1
-            if own_size != record_size or own_offset != physical or (magic != MAGIC_V1 and magic != MAGIC_V2):
+                own_size = magic = own_offset = -1
+            if (
+                own_size != record_size
+                or own_offset != physical
+                or physical + record_size > file_end
+                or (magic != MAGIC_V1 and magic != MAGIC_V2)
+            ):
                 # The entry is damaged. Whatever lies there, it is not this message.
                 logger.warning("%r: entry %s points to no record", queue, offset + examined - 1)
                 removed = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyromq.errors import CorruptRecord
 from pyromq.protocol import sysflag
@@ -22,7 +22,7 @@ from .queues import is_folder_name
 from .scan import ScannedRecord, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from .commit_log import CommitLog
     from .consume_queue import ConsumeQueue
@@ -47,30 +47,59 @@ class Dispatch:
         queues: ConsumeQueues,
         index: IndexFiles | None,
         tags: TagsCodes,
+        deleted: Mapping[str, int],
         only: Collection[ConsumeQueue] | None = None,
     ) -> None:
         self._queues = queues
         self._index = index
         self._tags = tags
+        self._deleted = deleted
         self._only = only
-        self._touched: dict[ConsumeQueue, None] = {}
+        self._known: dict[tuple[str, int], ConsumeQueue | None] = {}
+        self._keyed: list[Any] = []
         self.count = 0
 
     def record(self, record: ScannedRecord) -> None:
-        """OSError if the disk does not take the entries that have come together."""
-        (physical, size, queue_id, queue_offset, sys_flag, store_timestamp, topic, properties) = record
-        kind = sys_flag & sysflag.TRANSACTION_MASK
-        if kind in (sysflag.NOT_TRANSACTION, sysflag.COMMIT):
-            queue = self._queue(topic, queue_id, physical)
-            if queue is not None:
-                tags_code = self._tags.of(topic, properties, store_timestamp)
-                if queue.put(QueueOffset(queue_offset), physical, size, tags_code):
-                    self._touched[queue] = None
-        if self._index is not None and kind != sysflag.ROLLBACK:
-            self._index.add(topic, properties, physical, store_timestamp)
+        """Dispatch one record; `finish` must follow the last. OSError if the disk does not take what came together.
+
+        Each of a gigabyte of records comes by here, so the usual one, next in its queue, takes a short way: 0.9 µs.
+        """
+        physical, size, queue_id, queue_offset, sys_flag, store_timestamp, topic, properties = record
+        if not sys_flag & sysflag.PREPARED:  # nor rolled back: it has an entry in its queue
+            try:
+                queue = self._known[topic, queue_id]
+            except KeyError:
+                queue = self._known[topic, queue_id] = self._queue(topic, queue_id, physical)
+            if queue is not None and not (self._deleted and physical < self._deleted.get(topic, 0)):
+                if queue.is_schedule:
+                    tags_code = self._tags.of(topic, properties, store_timestamp)
+                else:
+                    tags_code = self._tags.of_tag(properties)
+                if (
+                    0 < queue_offset == queue.max_offset
+                    and physical >= queue.max_physical
+                    and queue.gap is None
+                    and queue.held is None
+                ):
+                    queue.add(physical, size, tags_code)
+                else:
+                    queue.put(QueueOffset(queue_offset), physical, size, tags_code)
+        if sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK:
+            self._keyed += (topic, properties, physical, store_timestamp)
         self.count += 1
         if self.count % _STEP == 0:
-            self._relieve()
+            self.finish()
+            if self.count % _WRITE_EVERY == 0:
+                # Keep memory flat, however long the log is.
+                for queue in self._queues:
+                    queue.write_out()
+
+    def finish(self) -> None:
+        """Index the records that have come together."""
+        if self._index is not None:
+            self._index.add_all(self._keyed)
+            self._index.drain()
+        self._keyed.clear()
 
     def _queue(self, topic: str, queue_id: int, physical: int) -> ConsumeQueue | None:
         queue = self._queues.find(topic, queue_id)
@@ -84,15 +113,6 @@ class Dispatch:
             queue = self._queues.get(topic, queue_id)
         return queue
 
-    def _relieve(self) -> None:
-        """Keep memory flat, however long the log is."""
-        if self._index is not None:
-            self._index.drain()
-        if self.count % _WRITE_EVERY == 0:
-            for queue in self._touched:
-                queue.write_out()
-            self._touched.clear()
-
 
 class Recovery:
     """Brings log, queues and index together again. All files are loaded; OSError ends it, to be begun anew."""
@@ -104,12 +124,15 @@ class Recovery:
         index: IndexFiles | None,
         tags: TagsCodes,
         *,
+        deleted: Mapping[str, int] | None = None,
         check_crc: bool = True,
     ) -> None:
         self._log = log
         self._queues = queues
         self._index = index
         self._tags = tags
+        # By topic, where the log ended when it was deleted.
+        self._deleted = deleted or {}
         self._check_crc = check_crc
         self._progress = Progress()
         self._is_crash = False
@@ -126,6 +149,7 @@ class Recovery:
             self._forget_all()
             return
         start = segments[-3:][0].start
+        self._drop_deleted()
         queues.mend(log.start)
         for queue in queues:
             queue.drop_unknown(log.holds, start)
@@ -137,7 +161,7 @@ class Recovery:
             (queue.gap.physical for queue in queues if queue.gap is not None), default=max(queues.max_physical, 0)
         )
         dispatch_from = max(dispatch_from, log.start)
-        dispatch = Dispatch(queues, self._index, self._tags)
+        dispatch = Dispatch(queues, self._index, self._tags, self._deleted)
         self._dispatch_older(dispatch, dispatch_from, start)
         self._find_end(start, dispatch_from, dispatch)
         if self._index is not None and self._index.last_update[1] >= log.end:
@@ -160,10 +184,11 @@ class Recovery:
         if self._index is not None:
             self._index.cut_back(start)
         queues.cut_back(start)
+        self._drop_deleted()
         queues.mend(log.start)
         for queue in queues:
             queue.drop_unknown(log.holds, log.start)
-        dispatch = Dispatch(queues, self._index, self._tags)
+        dispatch = Dispatch(queues, self._index, self._tags, self._deleted)
         self._find_end(start, start, dispatch)
         self._close_gaps(start)
         queues.correct_min(log.start)
@@ -174,11 +199,18 @@ class Recovery:
         if self._index is not None:
             self._index.destroy()
 
+    def _drop_deleted(self) -> None:
+        """See that nothing is left of queues that were being deleted when the store crashed."""
+        for queue in self._queues:
+            if 0 < queue.max_physical <= self._deleted.get(queue.topic, 0):
+                queue.delete()
+
     # The log
 
     def _find_end(self, start: int, dispatch_from: int, dispatch: Dispatch) -> None:
         """Cut the log after the last whole record, which must lie behind `start`; the queues follow."""
         end = self._read(start, dispatch_from, dispatch)
+        dispatch.finish()
         self._settle()
         self.count += dispatch.count
         self._log.truncate(end)
@@ -203,7 +235,7 @@ class Recovery:
     def _read_file(self, segment: Segment, dispatch_from: int, dispatch: Dispatch) -> tuple[bool, PhysicalOffset]:
         """Whether the log goes on in the next file, and where its records end or go on."""
         at = 0
-        record = None
+        newest = None
         try:
             for record in scan(segment.view, 0, segment.start, check_crc=self._check_crc):
                 if self._is_crash and is_torn(segment.view, at, record):
@@ -211,6 +243,7 @@ class Recovery:
                 if record.physical_offset >= dispatch_from:
                     dispatch.record(record)
                 at = record.physical_offset + record.size - segment.start
+                newest = record
             kind, _ = read_head(segment.view, at)
         except CorruptRecord as exc:
             if segment.size - at < SIZE_AND_MAGIC.size:
@@ -218,8 +251,8 @@ class Recovery:
             logger.warning("the commit log ends at %s: %s", segment.start + at, exc)
             return False, PhysicalOffset(segment.start + at)
         finally:
-            if record is not None:
-                self.last_timestamp = max(self.last_timestamp, record.store_timestamp)
+            if newest is not None:
+                self.last_timestamp = max(self.last_timestamp, newest.store_timestamp)
         if kind is HeadKind.BLANK:
             return True, PhysicalOffset(segment.end)
         return False, PhysicalOffset(segment.start + at)
@@ -274,7 +307,8 @@ class Recovery:
                 queue.clear()
             else:
                 queue.cut(gap.offset)
-        dispatch = Dispatch(self._queues, None, self._tags, only=frozenset(queue for queue, _ in missing))
+        only = frozenset(queue for queue, _ in missing)
+        dispatch = Dispatch(self._queues, None, self._tags, self._deleted, only)
         self._dispatch_older(dispatch, start, self._log.end)
         self._settle()
         for queue, _ in missing:

@@ -29,7 +29,7 @@ _WANTED = (2, 3, 5, 6, 7, 10, 14)
 def _only_wanted(head: struct.Struct) -> struct.Struct:
     codes = re.findall(r"[0-9]*[a-z]", head.format)
     return struct.Struct(
-        ">" + "".join(code if at in _WANTED else f"{struct.calcsize(code)}x" for at, code in enumerate(codes))
+        ">" + "".join(code if at in _WANTED else f"{struct.calcsize(f'>{code}')}x" for at, code in enumerate(codes))
     )
 
 
@@ -58,7 +58,7 @@ def scan(view: bytes | memoryview, at: int, start: int, *, check_crc: bool, more
 
     `view` may be a part of a file that has `more` bytes behind it; then a record that goes on there ends the scan too.
 
-    1 KB bodies: 1.6 µs a record, 0.4 of it the CRC (CPython 3.11).
+    1 KB bodies: 2.0 µs a record, 0.6 of it the CRC (CPython 3.11).
     """
     length = len(view)
     topics: dict[bytes, str] = {}

@@ -28,6 +28,7 @@ from . import failpoints, queue_ends
 from .checkpoint import Checkpoint
 from .commit_log import CommitLog, is_head_of
 from .config import StoreConfig
+from .deleted_topics import DeletedTopics
 from .disk import Disk
 from .flush import Flusher
 from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, INDEX, refuse_foreign_store
@@ -41,13 +42,14 @@ from .recovery import Recovery
 from .removal import Removal
 from .retention import plan_cleaning
 from .tags import TagsCodes, parse_delay_levels
-from .upkeep import Upkeep
+from .upkeep import Mark, Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
     from .consume_queue import ConsumeQueue
+    from .findings import Finding
     from .put import Unit
 
 logger = logging.getLogger(__name__)
@@ -102,6 +104,7 @@ class MessageStore:
         )
         self.flusher = Flusher(self.log, config)
         self._upkeep = Upkeep(self.queues, self.index, self._checkpoint, self.flusher, self._disk, config)
+        self._deleted_topics = DeletedTopics(self.root, self._disk)
         self._removal = Removal(self._disk, config.delete_interval / 1000)
         self._open = False
         # How many more rounds of clean-up do not wait for their hour.
@@ -135,6 +138,7 @@ class MessageStore:
             self.log.load()
             self.queues.load(crashed=crashed)
             self._checkpoint.load()
+            self._deleted_topics.load()
             if self.index is not None:
                 self.index.load(crashed, self._checkpoint.index)
             # Before anything is changed: a crash in the middle of recovery is one too.
@@ -142,6 +146,8 @@ class MessageStore:
             self._disk.sync_folder(self.root)
             failpoints.hit("open.marked")
             self._recover(crashed)
+            # It says what it said before; but better to learn now than in a minute that it cannot be written.
+            self._checkpoint.save()
         except OSError as exc:
             self._close_files()
             self._unlock()
@@ -151,7 +157,7 @@ class MessageStore:
             self._unlock()
             raise
         self.flusher.start()
-        self._upkeep.start(self._clock())
+        self._upkeep.start(self._clock(), self.log.end)
         self._open = True
         if config.transient_pool or config.warm_files:
             logger.info("transientStorePoolEnable and warmMapedFileEnable have no effect in this store")
@@ -172,7 +178,7 @@ class MessageStore:
         self.refusals[_CLOSED] = "the store was closed"
         clean = False
         try:
-            self._upkeep.finish(self._appender.last_timestamp)
+            self._upkeep.finish(self._mark())
             if self.refusals.keys() == {_CLOSED}:
                 queue_ends.save(self.root / QUEUE_ENDS, self.log.end, self.queues, self._disk)
                 clean = True
@@ -211,7 +217,14 @@ class MessageStore:
             self._lock = None
 
     def _recover(self, crashed: bool) -> None:
-        recovery = Recovery(self.log, self.queues, self.index, self._tags, check_crc=self.config.check_crc_on_recover)
+        recovery = Recovery(
+            self.log,
+            self.queues,
+            self.index,
+            self._tags,
+            deleted=self._deleted_topics.ends,
+            check_crc=self.config.check_crc_on_recover,
+        )
         ends = self.root / QUEUE_ENDS
         if crashed:
             recovery.after_crash(self._safe_timestamp())
@@ -220,6 +233,7 @@ class MessageStore:
         # The next message must not precede the newest one, of whatever kind it is.
         self._appender.last_timestamp = self._believed(recovery.last_timestamp, "the newest message")
         failpoints.hit("open.recovered")
+        self._deleted_topics.fit(self.log.start, self.log.end)
         self._upkeep.write_and_sync(self.queues)
         self._disk.delete(ends)
         logger.info("commit log recovered: ends at %s, %s records dispatched", self.log.end, recovery.count)
@@ -340,20 +354,32 @@ class MessageStore:
 
     # Upkeep
 
+    def check(self, progress: Callable[[int, int], None] | None = None) -> Iterator[Finding]:
+        """All that is inconsistent in the files, after everything was brought to them; see `check_store`."""
+        from .check import check_store  # not needed to serve, and not small
+
+        self._upkeep.finish(self._mark())
+        return check_store(self.root, self.config, progress)
+
     def maintain(self) -> None:
         """To be called about ten times a second: hands queues and index to the system, and moves the checkpoint on."""
         try:
-            self._upkeep.step(self._clock(), self._appender.last_timestamp)
+            self._upkeep.step(self._clock(), self._mark())
         except (OSError, StoreError) as exc:
             self._queues_failed(exc)
         else:
             self.refusals.pop(_QUEUES, None)
 
+    def _mark(self) -> Mark:
+        return Mark(self._appender.last_timestamp, self.log.end)
+
     def delete_topic(self, topic: str) -> int:
         """Remove the queues of a topic and say how many there were. Its messages stay in the log until they expire.
 
-        OSError if a file cannot be deleted. Nobody may go on using these queues; `queue` gives new ones.
+        OSError if the disk does not do as it should. Nobody may go on using these queues; `queue` gives new ones.
         """
+        if any(queue.max_offset for queue in self.queues.of_topic(topic)):
+            self._deleted_topics.add(topic, self.log.end)
         # Files that wait to be deleted must not be deleted under the names of new ones.
         for path in self._removal.take(self.root / CONSUME_QUEUE / topic):
             self._disk.delete(path)
@@ -385,9 +411,11 @@ class MessageStore:
         if going:
             logger.info("deleting %s commit log files, up to %s: %s", len(going), self.log.start, plan.reason)
             going += [path for queue in self.queues for path in queue.expire(self.log.start)]
+            if self.index is not None:
+                going += self.index.expire(self.log.start)
             self._removal.add(going)
         self._removal.run()
-        return going + self._expire_index() if going else []
+        return going
 
     def _drop_log_files(self, count: int) -> list[Path]:
         """Take up to `count` of the oldest files out of the log."""
@@ -397,18 +425,15 @@ class MessageStore:
             for segment in self.log.segments[:count]:
                 if segment.end > self.flusher.flushed:
                     break  # the flush thread may be at it
+                if segment.end > self._upkeep.synced_end and _QUEUES not in self.refusals:
+                    # If a crash took the entries too, a queue would not know any more how many messages it had. But
+                    # where entries cannot be written, for want of space, making room comes first.
+                    self._upkeep.hurry()
+                    break
                 self.log.drop_oldest()
                 segment.close()
                 going.append(segment.path)
         return going
-
-    def _expire_index(self) -> list[Path]:
-        if self.index is not None:
-            try:
-                return self.index.expire(self.log.start)
-            except OSError as exc:
-                logger.warning("index not cleaned: %s; trying again with the next clean-up", exc)
-        return []
 
     def _queues_failed(self, exc: Exception) -> None:
         # The messages are stored; their entries are in memory and could be made anew. But there must be an end to it.

@@ -1,13 +1,13 @@
 """Upkeep: how queue entries and the index reach the disk, and the checkpoint that says how far they have come.
 
-The thread that owns the store writes; the flush thread syncs. A round may have ten thousand queues to write, so it is
+The thread that owns the store writes; another one syncs. A round may have ten thousand queues to write, so it is
 taken in parts, between which the owner goes on with its work.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.errors import StoreError
 
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 _QUEUES_PER_STEP = 200
 _DIRTY_LIMIT = 2 * PAGE  # a queue with more is written out at once
 _INDEX_BATCH = 1024  # records whose keys are hashed together: the more, the cheaper each
+
+
+class Mark(NamedTuple):
+    """A moment in the life of the log."""
+
+    store_time: int  # of its newest message
+    log_end: int
 
 
 class Upkeep:
@@ -55,13 +62,22 @@ class Upkeep:
         self._config = config
         self._dirty: dict[ConsumeQueue, object] = {}
         self._round: list[ConsumeQueue] = []
+        self._last_round = 0.0
         self._last_thorough: float | None = None  # when the last thorough round began; None if one is overdue
-        # While a thorough round is under way: the store time up to which it will bring everything to the disk.
-        self._round_timestamp: int | None = None
+        # While a thorough round is under way: how far it will have brought everything to the disk.
+        self._round_mark: Mark | None = None
         self._syncing: Future[None] | None = None
+        # Where the log ended when the last thorough round began: all records before that have entries on disk.
+        self.synced_end = 0
 
-    def start(self, now: float) -> None:
-        self._last_thorough = now
+    def start(self, now: float, log_end: int) -> None:
+        """Everything is on disk, up to the end of the log."""
+        self._last_round = self._last_thorough = now
+        self.synced_end = log_end
+
+    def hurry(self) -> None:
+        """Let the next round be a thorough one, whatever the time."""
+        self._last_thorough = None
 
     def after_put(self, touched: Mapping[ConsumeQueue, object]) -> None:
         """New entries are in memory: write the queues that have many, and hash the keys that have come together."""
@@ -72,24 +88,24 @@ class Upkeep:
         if self._index is not None:
             self._index.drain(_INDEX_BATCH)
 
-    def step(self, now: float, last_timestamp: int) -> None:
+    def step(self, now: float, mark: Mark) -> None:
         """A part of the round that is under way, or the beginning of the next one.
 
         Every `queue_flush_thorough_interval` all queues and the index are written and synced; then the checkpoint moves
-        on, to the store time that was the newest when the round began.
+        on to `mark`, which says where the log ended when the round began.
         """
-        if not self._round and self._round_timestamp is None:
-            self._begin(now, last_timestamp)
+        if not self._round and self._round_mark is None:
+            self._begin(now, mark)
         part, self._round = self._round[:_QUEUES_PER_STEP], self._round[_QUEUES_PER_STEP:]
         try:
             self._write_out(part)
             if self._index is not None:
                 self._index.drain()
-            timestamp = self._round_timestamp
-            if not self._round and timestamp is not None:
+            reached = self._round_mark
+            if not self._round and reached is not None:
                 paths = self._unsynced()
-                self._round_timestamp = None
-                self._syncing = self._flusher.run(lambda: self._sync(paths, timestamp))
+                self._round_mark = None
+                self._syncing = self._flusher.run(lambda: self._sync(paths, reached))
         except (OSError, StoreError):
             self._give_up()
             raise
@@ -97,34 +113,38 @@ class Upkeep:
     def _give_up(self) -> None:
         """Something was not written, so the checkpoint must not pass it: the round begins anew with the next step."""
         self._round = []
-        if self._round_timestamp is not None:
-            self._round_timestamp = None
+        if self._round_mark is not None:
+            self._round_mark = None
             self._last_thorough = None
 
-    def finish(self, last_timestamp: int) -> None:
+    def finish(self, mark: Mark) -> None:
         """Bring everything to the disk, wait for it, and save the checkpoint. StoreNotWritable if a sync failed."""
         self._write_out(list(self._dirty))
         paths = self._unsynced()
-        self._flusher.run(lambda: self._sync(paths, last_timestamp)).result()
+        self._flusher.run(lambda: self._sync(paths, mark)).result()
 
     def write_and_sync(self, queues: Iterable[ConsumeQueue]) -> None:
-        """Write and sync `queues` here and now, before the flush thread runs."""
+        """Write and sync `queues` here and now."""
         queues = list(queues)
         self._write_out(queues)
         for path in dict.fromkeys(path for queue in queues for path in queue.take_unsynced()):
             self._sync_path(path)
 
-    def _begin(self, now: float, last_timestamp: int) -> None:
+    def _begin(self, now: float, mark: Mark) -> None:
         config = self._config
         busy = self._syncing is not None and not self._syncing.done()
-        if self._last_thorough is not None and now < self._last_thorough:
-            self._last_thorough = now  # the clock was set back
+        if now < self._last_round:  # the clock was set back
+            self._last_round = now
+            self._last_thorough = None if self._last_thorough is None else now
         thorough = not busy and (
             self._last_thorough is None or (now - self._last_thorough) * 1000 >= config.queue_flush_thorough_interval
         )
+        if not thorough and (now - self._last_round) * 1000 < config.queue_flush_interval:
+            return
+        self._last_round = now
         if thorough:
             self._last_thorough = now
-            self._round_timestamp = last_timestamp
+            self._round_mark = mark
         least = 1 if thorough else max(config.queue_flush_least_pages, 1) * PAGE
         self._round = [queue for queue in self._dirty if queue.dirty >= least]
 
@@ -141,15 +161,16 @@ class Upkeep:
         # Queues share the folders above them.
         return list(dict.fromkeys(paths))
 
-    def _sync(self, paths: list[Path], timestamp: int) -> None:
-        """In the flush thread, after a flush of the log: sync the files, then let the checkpoint say so."""
+    def _sync(self, paths: list[Path], mark: Mark) -> None:
+        """In a thread beside, after a flush of the log: sync the files, then let the checkpoint say so."""
         for path in paths:
             self._sync_path(path)
         failpoints.hit("upkeep.synced")
+        self.synced_end = mark.log_end
         checkpoint = self._checkpoint
-        checkpoint.physic = checkpoint.logics = timestamp
+        checkpoint.physic = checkpoint.logics = mark.store_time
         if self._index is not None:
-            checkpoint.index = timestamp
+            checkpoint.index = mark.store_time
         checkpoint.save()
 
     def _sync_path(self, path: Path) -> None:

@@ -42,6 +42,7 @@ class FaultyDisk(Disk):
         self.used: float | None = None
         self._space: int | None = None
         self._faults: dict[str, _Fault] = {}
+        self._held_where = ""
         self._flowing = threading.Event()
         self._flowing.set()
         # Set while a sync is being held.
@@ -79,7 +80,8 @@ class FaultyDisk(Disk):
         self._faults.clear()
         self._space = None
 
-    def hold_syncs(self) -> None:
+    def hold_syncs(self, where: str = "") -> None:
+        self._held_where = where
         self._flowing.clear()
 
     def release_syncs(self) -> None:
@@ -105,7 +107,7 @@ class FaultyDisk(Disk):
     def sync(self, fd: int) -> None:
         self.syncs += 1
         path = _path_of(fd)
-        if not self._flowing.is_set():
+        if not self._flowing.is_set() and self._held_where in str(path):
             self.is_held.set()
             self._flowing.wait()
             self.is_held.clear()

@@ -207,14 +207,15 @@ class _State:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._files: dict[int, _File] = {}
-        self._names: dict[Path, int] = {}  # now
-        self._safe: dict[Path, dict[str, int | None]] = {}  # by folder, when it was synced; None is a folder
+        # Files by folder and name, as they are now, and what each folder held when it was synced; None is a folder.
+        self._now: dict[Path, dict[str, int | None]] = {}
+        self._safe: dict[Path, dict[str, int | None]] = {}
 
     def apply(self, event: Event) -> None:
         match event:
             case Made(path, file, content):
                 self._files[file] = _File(bytearray(content))
-                self._names[path] = file
+                self._now.setdefault(path.parent, {})[path.name] = file
             case Wrote(file):
                 self._files[file].pending.append(event)
             case Synced(file):
@@ -222,10 +223,9 @@ class _State:
                     _overwrite(self._files[file].content, write, 0, write.at + len(write.data))
                 self._files[file].pending.clear()
             case FolderSynced(folder, folders):
-                names: dict[str, int | None] = {p.name: file for p, file in self._names.items() if p.parent == folder}
-                self._safe[folder] = names | dict.fromkeys(folders)
+                self._safe[folder] = self._now.get(folder, {}) | dict.fromkeys(folders)
             case Deleted(path):
-                self._names.pop(path, None)
+                self._now.get(path.parent, {}).pop(path.name, None)
 
     def write(self, into: Path, random: Random) -> None:
         """Write what may be left, as `random` has it, into the folder `into`."""
@@ -236,10 +236,8 @@ class _State:
 
     def _write_folder(self, folder: Path, into: Path, random: Random, likely: float, likely_data: float) -> None:
         into.mkdir(exist_ok=True)
-        now: dict[str, int | None] = {path.name: file for path, file in self._names.items() if path.parent == folder}
-        for path in self._names:
-            if path.parent != folder and path.is_relative_to(folder):
-                now[path.relative_to(folder).parts[0]] = None
+        inside = [other.relative_to(folder) for other, names in self._now.items() if names and folder in other.parents]
+        now = self._now.get(folder, {}) | {path.parts[0]: None for path in inside}
         safe = self._safe.get(folder, {})
         for name in sorted({*now, *safe}):
             old, new = safe.get(name, _GONE), now.get(name, _GONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,13 +13,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyromq.store import MessageStore
-    from pyromq.testing import Clock, FaultyDisk
 
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[Stores]:
-    """Opens stores; when the test is over all are closed and checked."""
+    """Opens stores; when the test is over all are closed and checked. The clock is that of the other processes."""
     stores = Stores(tmp_path)
+    stores.clock.set_millis(time.time_ns() // 1_000_000)
     yield stores
     stores.finish()
 
@@ -26,15 +27,3 @@ def stores(tmp_path: Path) -> Iterator[Stores]:
 @pytest.fixture
 def store(stores: Stores) -> MessageStore:
     return stores.open()
-
-
-@pytest.fixture
-def disk(stores: Stores) -> FaultyDisk:
-    """The disk of `store`."""
-    return stores.disk
-
-
-@pytest.fixture
-def clock(stores: Stores) -> Clock:
-    """The clock of `store`."""
-    return stores.clock

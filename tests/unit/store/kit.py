@@ -37,7 +37,9 @@ def small(root: Path, **changes: Any) -> StoreConfig:
     return StoreConfig(**defaults | changes)
 
 
-def message(body: bytes = b"hello", *, topic: str = "T", tags: str = "", keys: str = "", **fields: Any) -> MessageRecord:
+def message(
+    body: bytes = b"hello", *, topic: str = "T", tags: str = "", keys: str = "", **fields: Any
+) -> MessageRecord:
     pairs = {"KEYS": keys, "TAGS": tags}
     properties = "\x02".join(f"{name}\x01{value}" for name, value in pairs.items() if value).encode()
     return MessageRecord(topic, body, **{"properties": properties, **fields})
@@ -82,6 +84,11 @@ def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0, offset: int
     return found
 
 
+def files_of(root: Path) -> dict[Path, bytes]:
+    """The content of every file but the lock, which a process loses when it closes any descriptor of it."""
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and path.name != "lock"}
+
+
 def state(store: MessageStore) -> dict[tuple[str, int], tuple[int, int, list[bytes]]]:
     """What a reader can see of a store: the ends and the messages of every queue."""
     queues = [queue for queue in store.queues if queue.max_offset]
@@ -122,9 +129,7 @@ class Stores:
         """A store in `root`, with these settings."""
         return self.start(self.config(**changes), disk=disk, memory=memory)
 
-    def start(
-        self, config: StoreConfig, *, disk: FaultyDisk | None = None, memory: int | None = None
-    ) -> MessageStore:
+    def start(self, config: StoreConfig, *, disk: FaultyDisk | None = None, memory: int | None = None) -> MessageStore:
         store = MessageStore(config, disk=disk or self.disk, clock=self.clock, memory=memory)
         store.open()
         self._open.append(store)
@@ -151,18 +156,27 @@ class Stores:
         """As `crash`, before it is opened."""
         self._copies += 1
         copy = self.folder / f"copy{self._copies}"
-        shutil.copytree(store.root, copy)
-        (copy / "lock").unlink()
+        # Not the lock: a process that closes any descriptor of it has lost it.
+        shutil.copytree(store.root, copy, ignore=shutil.ignore_patterns("lock"))
         return dataclasses.replace(store.config, root=str(copy))
 
     def drop_oldest_files(self, store: MessageStore) -> list[Path]:
         """Have a round of clean-up delete up to ten files of the log, as on a disk that is nearly full."""
-        store.flushed().result()  # what is not flushed is not deleted
+        self.sync_all(store)
         before, self.disk.used = self.disk.used, 0.86
         gone = store.clean()
         store._removal.wait()
         self.disk.used = before
         return gone
+
+    def sync_all(self, store: MessageStore) -> None:
+        """Bring everything to the disk. What is not there is not deleted."""
+        store._upkeep.hurry()
+        store.maintain()
+        while store._upkeep._round_mark is not None:
+            store.maintain()
+        assert store._upkeep._syncing is not None
+        store._upkeep._syncing.result(5)
 
     def is_damaged(self, root: Path | None = None) -> None:
         """The test leaves damage behind that no recovery can mend; the check would find it."""

@@ -357,7 +357,12 @@ def test_many_fillers_are_passed_over_quickly(tmp_path, files, monkeypatch):
     queue.write_out()
     reads = []
     real = os.pread
-    monkeypatch.setattr(os, "pread", lambda *args: reads.append(args) or real(*args))
+
+    def counted(*args):
+        reads.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(os, "pread", counted)
     assert queue.search(0) == 40_000
     assert len(reads) < 100
 
@@ -443,7 +448,7 @@ def test_a_deleted_queue_leaves_nothing_behind_but_the_folder_of_its_topic(queue
     add(queue, 0, 35)
     queue.write_out()
     queue.delete()
-    assert os.listdir(tmp_path / "consumequeue" / "T") == []
+    assert list((tmp_path / "consumequeue" / "T").iterdir()) == []
     assert (queue.min_offset, queue.max_offset, queue.max_physical) == (0, 0, 0)
     assert queue.take_unsynced()[:1] != [path_of(tmp_path, 0)]
     add(queue, 0, 3)
@@ -517,7 +522,8 @@ def test_queues_are_found_by_topic_and_number(tmp_path, disk):
 
 
 @pytest.mark.parametrize(
-    ("topic", "queue_id"), [("", 0), (".", 0), ("..", 0), ("a/b", 0), ("a\0", 0), ("T", -1), ("x" * 256, 0), ("\ud800", 0)]
+    ("topic", "queue_id"),
+    [("", 0), (".", 0), ("..", 0), ("a/b", 0), ("a\0", 0), ("T", -1), ("x" * 256, 0), ("\ud800", 0)],
 )
 def test_what_can_be_no_folder_can_be_no_queue(tmp_path, disk, topic, queue_id):
     with pytest.raises(StoreError, match="folder"):

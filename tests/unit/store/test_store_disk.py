@@ -37,7 +37,7 @@ def test_a_new_file_has_its_full_size_and_is_all_zeros(tmp_path, reserve):
         assert (tmp_path / "new").stat().st_size == 10_000
     finally:
         os.close(fd)
-    assert os.listdir(tmp_path) == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 def test_a_file_is_not_made_where_one_is(tmp_path):
@@ -72,7 +72,7 @@ def test_a_file_that_there_is_no_space_for_leaves_no_trace(tmp_path, monkeypatch
     monkeypatch.delattr(os, "O_TMPFILE")
     with pytest.raises(OSError, match="No space left"):
         Disk().create(tmp_path / "new", 5000)
-    assert os.listdir(tmp_path) == []
+    assert [path.name for path in tmp_path.iterdir()] == []
 
 
 def test_space_that_cannot_be_reserved_is_done_without(tmp_path, monkeypatch):
@@ -130,7 +130,7 @@ def test_folders_are_made_with_those_above_them_and_synced(tmp_path):
 
 def test_a_folder_cannot_be_made_where_a_file_is(tmp_path):
     (tmp_path / "a").touch()
-    with pytest.raises(OSError, match="exists|Not a directory"):
+    with pytest.raises(OSError, match=r"exists|Not a directory"):
         Disk().make_folder(tmp_path / "a" / "b")
 
 
@@ -140,7 +140,7 @@ def test_syncing_and_deleting_are_the_systems(tmp_path, opened):
     disk.sync_folder(tmp_path)
     disk.delete(tmp_path / "file")
     disk.delete(tmp_path / "file")
-    assert os.listdir(tmp_path) == []
+    assert [path.name for path in tmp_path.iterdir()] == []
     with pytest.raises(FileNotFoundError):
         disk.sync_folder(tmp_path / "nowhere")
 

@@ -203,3 +203,17 @@ def test_a_flush_covers_every_file_that_was_written_since_the_last_one(store, di
     put(store, b"x")
     store.flushed().result(5)
     assert disk.syncs - before == files + 1
+
+
+def test_whoever_waits_for_the_log_does_not_wait_for_the_queues(stores, disk, clock):
+    store = stores.open(flush=SYNC)
+    put(store, b"a")
+    store.flushed().result(5)
+    disk.hold_syncs("consumequeue")
+    clock.advance(60)
+    store.maintain()
+    assert disk.is_held.wait(5)
+    (result,) = put(store, b"b")
+    assert store.wait_flushed(result.physical_offset + result.size, 5) is PutStatus.PUT_OK
+    disk.release_syncs()
+    store._upkeep._syncing.result(5)

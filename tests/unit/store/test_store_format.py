@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
-from tests.unit.store.kit import put, small
+from tests.unit.store.kit import files_of, put, small
 
 from pyromq.errors import StoreError
 from pyromq.store import MessageStore
@@ -21,6 +23,9 @@ from pyromq.store.format import (
     segment_files,
     segment_name,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_sizes_are_those_of_rocketmq():
@@ -73,7 +78,7 @@ def test_what_does_not_belong_among_segments_is_named(tmp_path, name, size):
 def test_an_empty_file_is_passed_over_at_the_end_only(tmp_path):
     (tmp_path / segment_name(0)).write_bytes(bytes(100))
     (tmp_path / segment_name(100)).touch()
-    removed = []
+    removed: list[Path] = []
     assert [file.start for file in segment_files(tmp_path, 100)] == [0]
     assert [file.start for file in segment_files(tmp_path, 100, remove_empty=removed.append)] == [0]
     assert removed == [tmp_path / segment_name(100)]
@@ -90,11 +95,11 @@ def test_a_store_with_a_stray_file_is_refused_and_left_alone(stores, store, fold
     stores.close(store)
     stray = stores.root / folder / name
     stray.write_bytes(bytes(size))
-    before = {path: path.read_bytes() for path in stores.root.rglob("*") if path.is_file()}
+    before = files_of(stores.root)
     with pytest.raises(StoreError) as refused:
         MessageStore(store.config, clock=stores.clock).open()
     assert str(stray) in str(refused.value)
-    assert {path: path.read_bytes() for path in stores.root.rglob("*") if path.is_file()} == before
+    assert files_of(stores.root) == before
     stray.unlink()
     again = stores.start(store.config)
     put(again, b"b")

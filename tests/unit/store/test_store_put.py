@@ -497,5 +497,3 @@ def test_a_closed_store_takes_nothing(stores, store):
     stores.close(store)
     with pytest.raises(StoreNotWritable, match="closed"):
         store.put([(queue, [message()])])
-
-

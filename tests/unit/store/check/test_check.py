@@ -105,7 +105,7 @@ def test_a_store_that_was_cleaned_up_is_sound(tmp_path):
     store = opened(tmp_path, Clock(time.time()), reserved_hours=0)
     for _ in range(3):
         fill(store)
-    store.flushed().result()
+    store._upkeep.finish(store._mark())  # what is not on disk is not deleted
     store.clean_now()
     store.clean()
     store.close()
@@ -158,6 +158,18 @@ def test_the_tags_code_of_a_delayed_message_is_its_time(root):
     (what,) = found(root, delay_levels="1s 2s 3s")
     assert what.startswith("error: SCHEDULE_TOPIC_XXXX/2/0: the entry has size ")
     assert what.endswith("; is messageDelayLevel another one?")
+
+
+def test_delay_levels_that_nobody_told_are_learnt(tmp_path):
+    store = opened(tmp_path, delay_levels="1s 2s 3s")
+    for _ in range(3):
+        store.put([(store.queue("SCHEDULE_TOPIC_XXXX", 2), [message("DELAY=3")])])
+    store.close()
+    assert found(tmp_path, delay_levels="1s 2s 3s") == []
+    note = "note: SCHEDULE_TOPIC_XXXX/2: the delay of this level is -7 s from the usual one, by messageDelayLevel"
+    assert [str(finding) for finding in check_store(tmp_path)] == [note]
+    flip(queue_file(tmp_path, "SCHEDULE_TOPIC_XXXX", 2), 2 * ENTRY.size - 1)
+    assert [str(finding).split(": ")[1] for finding in check_store(tmp_path)][1:] == ["SCHEDULE_TOPIC_XXXX/2/1"]
 
 
 def test_an_entry_may_keep_its_tags_code_in_the_ext_files(root):
@@ -245,6 +257,8 @@ def test_a_store_of_another_kind_is_refused(root):
 
 def test_a_quick_check_looks_at_the_ends_only(tmp_path):
     store = opened(tmp_path)
+    for number in range(25):
+        store.put([(store.queue("Early", number % 2), [message()])])
     for _ in range(3):
         fill(store)
     store.close()

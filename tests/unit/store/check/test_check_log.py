@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.golden import test_store_vectors as vectors
 from tests.unit.store.check.kit import (
+    BODY_AT,
     BODY_SIZE_AT,
     LOG,
     MAGIC_AT,
@@ -31,7 +32,7 @@ from tests.unit.store.check.kit import (
 )
 
 from pyromq.protocol.record import encode_blank
-from pyromq.store import StoreConfig
+from pyromq.store import StoreConfig, check_log
 from pyromq.store.check import Severity, check_store
 from pyromq.store.format import segment_name
 
@@ -259,3 +260,24 @@ def test_a_disk_that_cannot_read(root, monkeypatch):
 
     monkeypatch.setattr(os, "pread", pread)
     assert found(root) == [f"error: {log_file(LOG)}: cannot be read from {LOG} on: Input/output error"]
+
+
+@pytest.mark.parametrize("window", [40, 100, 333])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda root, at: None,
+        lambda root, at: flip_log(root, at + BODY_AT + 2),
+        lambda root, at: flip_log(root, at + MAGIC_AT),
+        lambda root, at: write_log(root, at, bytes(500)),
+        lambda root, at: write_log(root, at, b"\xda\xa3\x20\xa7" * 125),
+        lambda root, at: write_log(root, at, b"\xcb\xd4\x31\x94\xda\xa3\x20\xa7" * 60),
+        lambda root, at: write_log(root, at, b"x" * (LOG - at % LOG)),
+        lambda root, at: write_log(root, log_end(root) + 200, b"\xda\xa3\x20\xab" * 20),
+    ],
+)
+def test_what_is_read_at_once_does_not_matter(root, monkeypatch, damage, window):
+    damage(root, in_queue(root)[2].physical_offset)
+    expected = found(root)
+    monkeypatch.setattr(check_log, "_WINDOW", window)
+    assert found(root) == expected

@@ -1,0 +1,286 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/**
+ * The official Java client, told over its input what to do. The commands are described in drivers.py.
+ */
+public final class Peer {
+    private static final String[] NAMES = {"a", "b", "c", "d", "e", "f", "g", "h"};
+
+    private final String nameServers;
+    private final Map<String, DefaultMQPushConsumer> consumers = new HashMap<>();
+    private DefaultMQProducer producer;
+
+    private Peer(String nameServers) {
+        this.nameServers = nameServers;
+    }
+
+    public static void main(String[] args) throws Exception {
+        Peer peer = new Peer(args[0]);
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        say("ready");
+        int number = 0;
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            number++;
+            String[] words = line.split(" ");
+            Map<String, String> options = new HashMap<>();
+            for (int i = 1; i < words.length; i++) {
+                String[] pair = words[i].split("=", 2);
+                options.put(pair[0], pair[1]);
+            }
+            try {
+                peer.obey(words[0], options);
+                say("done " + number);
+            } catch (Throwable e) {
+                say("failed " + number + " " + String.valueOf(e).replace('\n', ' '));
+            }
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private void obey(String command, Map<String, String> options) throws Exception {
+        switch (command) {
+            case "send":
+                sent(producer(options).send(message(options, options.get("body"))));
+                break;
+            case "async":
+                async(options);
+                break;
+            case "oneway":
+                for (int i = 0; i < count(options); i++) {
+                    producer(options).sendOneway(message(options, options.get("topic") + "-" + i));
+                }
+                break;
+            case "batch":
+                List<Message> messages = new ArrayList<>();
+                for (int i = 0; i < count(options); i++) {
+                    messages.add(message(options, options.get("topic") + "-" + i));
+                }
+                sent(producer(options).send(messages));
+                break;
+            case "ordered":
+                ordered(options);
+                break;
+            case "push":
+                push(options);
+                break;
+            case "queues":
+                queues(options.get("name"));
+                break;
+            case "leave":
+                consumers.remove(options.get("name")).shutdown();
+                break;
+            case "lite":
+                lite(options);
+                break;
+            default:
+                throw new IllegalArgumentException("no such command: " + command);
+        }
+    }
+
+    // Sending
+
+    private DefaultMQProducer producer(Map<String, String> options) throws Exception {
+        if (options.containsKey("vip")) {
+            return started(new DefaultMQProducer("vip-producer"), true);
+        }
+        if (producer == null) {
+            producer = started(new DefaultMQProducer("interop-producer"), false);
+        }
+        return producer;
+    }
+
+    private DefaultMQProducer started(DefaultMQProducer made, boolean vip) throws Exception {
+        made.setNamesrvAddr(nameServers);
+        made.setInstanceName(vip ? "vip" : "plain");
+        made.setVipChannelEnabled(vip);
+        made.start();
+        return made;
+    }
+
+    private static int count(Map<String, String> options) {
+        return Integer.parseInt(options.get("count"));
+    }
+
+    private static Message message(Map<String, String> options, String body) {
+        byte[] bytes = options.containsKey("size")
+            ? String.join("", Collections.nCopies(Integer.parseInt(options.get("size")), "x")).getBytes(StandardCharsets.UTF_8)
+            : body.getBytes(StandardCharsets.UTF_8);
+        Message message = new Message(options.get("topic"), options.getOrDefault("tags", ""), bytes);
+        if (options.containsKey("keys")) {
+            message.setKeys(options.get("keys"));
+        }
+        if (options.containsKey("delay")) {
+            message.setDelayTimeLevel(Integer.parseInt(options.get("delay")));
+        }
+        return message;
+    }
+
+    private void async(Map<String, String> options) throws Exception {
+        CountDownLatch missing = new CountDownLatch(count(options));
+        for (int i = 0; i < count(options); i++) {
+            producer(options).send(message(options, options.get("topic") + "-" + i), new SendCallback() {
+                @Override
+                public void onSuccess(SendResult result) {
+                    sent(result);
+                    missing.countDown();
+                }
+
+                @Override
+                public void onException(Throwable e) {
+                    say("unsent " + e);
+                    missing.countDown();
+                }
+            });
+        }
+        if (!missing.await(20, TimeUnit.SECONDS)) {
+            throw new IllegalStateException(missing.getCount() + " callbacks are missing");
+        }
+    }
+
+    /** COUNT messages of each order, the orders taking turns; all of one order go to one queue. */
+    private void ordered(Map<String, String> options) throws Exception {
+        for (int step = 0; step < count(options); step++) {
+            for (int order = 0; order < Integer.parseInt(options.get("orders")); order++) {
+                sent(producer(options).send(message(options, NAMES[order] + "-" + step),
+                    (queues, message, key) -> queues.get((Integer) key % queues.size()), order));
+            }
+        }
+    }
+
+    private static void sent(SendResult result) {
+        say("sent " + result.getSendStatus() + " " + result.getMsgId() + " " + result.getOffsetMsgId() + " "
+            + result.getMessageQueue().getBrokerName() + " " + result.getMessageQueue().getQueueId() + " "
+            + result.getQueueOffset());
+    }
+
+    // Receiving
+
+    private void push(Map<String, String> options) throws Exception {
+        String name = options.get("name");
+        int failures = Integer.parseInt(options.getOrDefault("fail", "0"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.get("group"));
+        consumer.setNamesrvAddr(nameServers);
+        consumer.setInstanceName(name);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setPersistConsumerOffsetInterval(500);
+        consumer.setSuspendCurrentQueueTimeMillis(50);
+        if (options.containsKey("max")) {
+            consumer.setMaxReconsumeTimes(Integer.parseInt(options.get("max")));
+        }
+        if (options.containsKey("broadcast")) {
+            setModel(consumer, "BROADCASTING");
+        }
+        consumer.subscribe(options.get("topic"), options.getOrDefault("tags", "*"));
+        if (options.containsKey("orderly")) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                for (MessageExt message : messages) {
+                    got(name, message);
+                    if (message.getReconsumeTimes() < failures) {
+                        return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
+                    }
+                }
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+        } else {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                for (MessageExt message : messages) {
+                    got(name, message);
+                    if (message.getReconsumeTimes() < failures) {
+                        return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+                    }
+                }
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        }
+        consumer.start();
+        consumers.put(name, consumer);
+    }
+
+    /** The enum moved to another package in 5.x, so no import fits both. */
+    private static void setModel(DefaultMQPushConsumer consumer, String model) throws Exception {
+        for (Method method : DefaultMQPushConsumer.class.getMethods()) {
+            if (method.getName().equals("setMessageModel")) {
+                for (Object each : method.getParameterTypes()[0].getEnumConstants()) {
+                    if (each.toString().equals(model)) {
+                        method.invoke(consumer, each);
+                    }
+                }
+            }
+        }
+    }
+
+    private void queues(String name) {
+        DefaultMQPushConsumer consumer = consumers.get(name);
+        say("queues " + consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet().stream()
+            .filter(queue -> !queue.getTopic().startsWith("%RETRY%"))
+            .map(queue -> queue.getBrokerName() + ":" + queue.getQueueId()).sorted().collect(Collectors.joining(" ")));
+    }
+
+    /** Reads one queue from an offset on, without a group's help in finding it, and commits what was read. */
+    private void lite(Map<String, String> options) throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.get("group"));
+        consumer.setNamesrvAddr(nameServers);
+        consumer.setInstanceName(options.get("name"));
+        consumer.setAutoCommit(false);
+        consumer.setPullBatchSize(count(options));
+        consumer.start();
+        try {
+            int wanted = Integer.parseInt(options.get("queue"));
+            List<MessageQueue> queues = consumer.fetchMessageQueues(options.get("topic")).stream()
+                .filter(queue -> queue.getQueueId() == wanted).collect(Collectors.toList());
+            consumer.assign(queues);
+            if (options.containsKey("offset")) {
+                consumer.seek(queues.get(0), Long.parseLong(options.get("offset")));
+            }
+            long end = System.currentTimeMillis() + 15_000;
+            int left = count(options);
+            while (left > 0 && System.currentTimeMillis() < end) {
+                for (MessageExt message : consumer.poll(500)) {
+                    if (left-- > 0) {
+                        got(options.get("name"), message);
+                    }
+                }
+            }
+            consumer.commitSync();
+            say("committed " + consumer.committed(queues.get(0)));
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    private static void got(String name, MessageExt message) {
+        String tags = message.getTags() == null || message.getTags().isEmpty() ? "-" : message.getTags();
+        say("got " + name + " " + message.getTopic() + " " + message.getQueueId() + " " + message.getQueueOffset() + " "
+            + message.getReconsumeTimes() + " " + tags + " " + new String(message.getBody(), StandardCharsets.UTF_8));
+    }
+
+    private static synchronized void say(String line) {
+        System.out.println(line);
+        System.out.flush();
+    }
+}
