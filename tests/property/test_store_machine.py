@@ -249,8 +249,9 @@ class StoreMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.store.close()
         assert not Path(self.folder, "abort").exists()
-        findings = check_store(Path(self.folder), self.config)
-        assert [str(finding) for finding in findings if finding.severity is not Severity.NOTE] == []
+        found = check_store(Path(self.folder), self.config)
+        findings = [str(finding) for finding in found if finding.severity is not Severity.NOTE]
+        assert not findings, findings
         self.open()
 
     @rule()

@@ -83,6 +83,7 @@ async def test_a_new_group_is_told_nothing_when_the_first_messages_are_gone(star
         "mappedFileSizeCommitLog=64k",
         "fileReservedTime=0",
         "flushDiskType=SYNC_FLUSH",
+        "cleanResourceInterval=100",  # a round that finds files whose queue entries are not on disk leaves them
     ) as scene:
         client = await scene.connect()
         for _ in range(10):

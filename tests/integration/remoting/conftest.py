@@ -14,11 +14,19 @@ import uvloop
 from pyromq.remoting import ClientConfig, RemotingClient, RemotingServer, ServerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 LONGEST_TEST = 30.0
 
-logging.getLogger("pyromq").setLevel(logging.DEBUG)
+
+@pytest.fixture(autouse=True)
+def all_is_logged() -> Iterator[None]:
+    """What a connection logs only in the depths is looked at too; other tests are not to hear of it."""
+    logger = logging.getLogger("pyromq")
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
+    yield
+    logger.setLevel(level)
 
 
 def pytest_asyncio_loop_factories(config: Any, item: Any) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

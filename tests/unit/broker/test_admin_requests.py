@@ -680,7 +680,7 @@ async def test_queues_without_a_topic_are_deleted(store, topics, clean, deleted)
 
 def test_expired_files_are_deleted_at_any_hour(stores, store, clean):
     put(store, *[b"x" * 3000] * 3)
-    store.flushed().result()
+    stores.sync_all(store)
     stores.clock.advance(73 * 3600 + time.time() - stores.clock())  # files are as old as their last change
     hour = time.localtime(stores.clock()).tm_hour
     store.config = StoreConfig(root=store.config.root, delete_when=f"{(hour + 12) % 24:02d}")

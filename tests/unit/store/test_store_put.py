@@ -339,6 +339,13 @@ def test_a_batch_that_fits_no_file_is_refused_as_a_whole(store):
     assert bodies(store) == [b"fine"]
 
 
+def test_a_batch_has_at_most_the_size_of_the_largest_message(stores):
+    store = stores.open(commit_log_file_size=1 << 20, max_message_size=100_000)
+    queue = store.queue("T", 0)
+    assert statuses(store.put([(queue, [message(bytes(90_000))] * 2)])) == [PutStatus.MESSAGE_ILLEGAL] * 2
+    assert statuses(store.put([(queue, [message(bytes(80_000))] * 2)])) == [PutStatus.PUT_OK] * 2
+
+
 def test_many_messages_in_one_call_fill_many_files(stores, store):
     queue = store.queue("T", 0)
     results = store.put([(queue, [message(body)]) for body in numbered(0, 500)])
