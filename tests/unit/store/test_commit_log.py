@@ -280,7 +280,10 @@ def test_rolling_without_a_descriptor_left_fails_and_works_again(tmp_path, log):
     log.write(b"a")
     gc.collect()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files() - 1, hard))
+    # The limit is on the numbers of descriptors, not on how many there are: it must leave no free one.
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
     try:
         with pytest.raises(OSError, match="Too many open files"):
             log.roll()
