@@ -18,4 +18,6 @@ def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(f"{cell:,.2f}" if isinstance(cell, float) else str(cell) for cell in row))
-    Console().print(table)
+    console = Console()
+    # A pipe has no width of its own, and a cut number is none.
+    Console(width=None if console.is_terminal else 160).print(table)

@@ -225,7 +225,7 @@ class Workload:
             self._clock.now += random.choice((-10.0, 30.0))
         dice = random.random()
         if dice < 0.75:
-            self._put()
+            self.put()
         elif dice < 0.93:
             self._store.maintain()
         elif dice < 0.98:
@@ -233,7 +233,8 @@ class Workload:
         elif len(self._store.log.segments) > self._keep:
             self._clean()
 
-    def _put(self) -> None:
+    def put(self) -> None:
+        """Store some messages; StoreNotWritable if the store takes none."""
         random = self._random
         units: list[Unit] = []
         records: list[MessageRecord] = []

@@ -195,7 +195,7 @@ class Parts:
 
     def _delete_queues(self, topic: str) -> int:
         self._appends.flush()  # what arrived in this turn still belongs to the queues that go
-        deleted = self._store.queues.delete_topic(topic)
+        deleted = self._store.delete_topic(topic)
         self._send.forget(topic)
         self.pulls.forget(topic)
         return deleted

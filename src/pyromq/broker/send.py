@@ -157,6 +157,7 @@ class SendProcessor:
             or "DELAY" in text
             or "TRAN_MSG" in text
             or "TIMER_" in text
+            or "\0" in text
         ):
             return False
         head, found, rest = text.partition(_WAIT_TRUE)
@@ -202,6 +203,7 @@ class SendProcessor:
             if target.config.write_queue_nums <= 0:
                 raise ServerError(f"topic {header.topic} has no queue to write to")
             queue_id = random.randrange(target.config.write_queue_nums)
+        _refuse_zeros((header.properties or "").encode("utf-8", "replace"))
         if header.batch:
             self._batch(connection, request, header, target, queue_id)
             return None
@@ -328,6 +330,8 @@ class SendProcessor:
             records = batch.expand(whole)
         except CorruptRecord as exc:
             raise ServerError(f"batch cannot be read: {exc.reason}") from None
+        for record in records:
+            _refuse_zeros(record.properties)
         queue = self._store.queue(header.topic, queue_id)
         stored = partial(self._stored, connection, request, target, str(queue_id))
         self._appends.put(queue, records, stored, wait=wait)
@@ -459,6 +463,12 @@ def strip_wait(text: str) -> tuple[str, bool]:
             return text, (wait or "true").lower() == "true"
         # From the back: of several the last one counts, and one without a value is none.
         wait = wait or value
+
+
+def _refuse_zeros(properties: bytes) -> None:
+    # No checksum protects properties. Zeros are what a page reads as that a power failure took, and end the log there.
+    if b"\0" in properties:
+        raise MessageIllegal("the properties contain U+0000")
 
 
 def _date(millis: int) -> str:

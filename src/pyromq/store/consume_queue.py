@@ -60,6 +60,7 @@ class ConsumeQueue:
         "_files",
         "_folder",
         "_folder_changed",
+        "_folder_name",
         "_segment_size",
         "_segments",
         "_tail_start",
@@ -82,6 +83,7 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self._folder = folder
+        self._folder_name = str(folder)
         self._segment_size = segment_size
         self._files = files
         self._segments: list[int] = []  # starts of the files, in order
@@ -263,7 +265,9 @@ class ConsumeQueue:
             return b""
         in_file = min(stop, self._tail_start)
         try:
-            data = os.pread(self._files.get(self._path(start)), in_file - position, position - start)
+            # Not a Path, which takes longer to make than the entries to read.
+            fd = self._files.get(f"{self._folder_name}/{start:020d}")
+            data = os.pread(fd, in_file - position, position - start)
         except OSError as exc:
             raise StoreError(f"cannot read {self._path(start)}: {exc.strerror}") from exc
         if len(data) != in_file - position:
@@ -487,7 +491,12 @@ class ConsumeQueue:
 
     def correct_min(self, log_start: int) -> None:
         """Set `min_offset` to the first message that is still in the log. The offsets of an empty queue are kept."""
-        self.min_offset = self.search(log_start)
+        first = self.first_offset
+        entry = self.entry(first)
+        if entry is not None and entry[0] >= log_start and entry[1] != PRE_BLANK_SIZE:
+            self.min_offset = first  # as in most queues; ten thousand need not be searched
+        else:
+            self.min_offset = self.search(log_start)
 
     def expire(self, log_start: int) -> list[Path]:
         """Give up the files, never the last, all of whose records lie below `log_start`, and correct the minimum.

@@ -25,34 +25,35 @@ class OpenFiles:
     def __init__(self, disk: Disk, limit: int = 256) -> None:
         self.disk = disk
         self._limit = limit
-        self._open: OrderedDict[Path, int] = OrderedDict()
+        self._open: OrderedDict[str, int] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def get(self, path: Path) -> int:
+    def get(self, path: Path | str) -> int:
         """A descriptor of the file at `path`, to be used at once and not kept. OSError if it cannot be opened."""
-        fd = self._open.get(path)
+        name = os.fspath(path)
+        fd = self._open.get(name)
         if fd is not None:
-            self._open.move_to_end(path)
+            self._open.move_to_end(name)
             return fd
-        return self._keep(path, lambda: os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        return self._keep(name, lambda: os.open(name, os.O_RDWR | os.O_CLOEXEC))
 
     def create(self, path: Path, size: int) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Sparse: ten thousand queues of six megabytes must not take sixty gigabytes.
-        return self._keep(path, lambda: self.disk.create(path, size, reserve=False))
+        return self._keep(os.fspath(path), lambda: self.disk.create(path, size, reserve=False))
 
     def forget(self, path: Path) -> None:
         """Close the descriptor of `path`, if there is one: the file is about to go."""
-        fd = self._open.pop(path, None)
+        fd = self._open.pop(os.fspath(path), None)
         if fd is not None:
             os.close(fd)
 
     def close(self) -> None:
         self._close_down_to(0)
 
-    def _keep(self, path: Path, opened: Callable[[], int]) -> int:
+    def _keep(self, name: str, opened: Callable[[], int]) -> int:
         try:
             fd = opened()
         except OSError as exc:
@@ -60,7 +61,7 @@ class OpenFiles:
                 raise
             self._close_down_to(len(self._open) // 2)
             fd = opened()
-        self._open[path] = fd
+        self._open[name] = fd
         self._close_down_to(self._limit)
         return fd
 

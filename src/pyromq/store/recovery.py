@@ -234,26 +234,27 @@ class Recovery:
 
     def _read_file(self, segment: Segment, dispatch_from: int, dispatch: Dispatch) -> tuple[bool, PhysicalOffset]:
         """Whether the log goes on in the next file, and where its records end or go on."""
-        at = 0
         newest = None
+        damage = None
+        is_crash, dispatch_record = self._is_crash, dispatch.record
         try:
             for record in scan(segment.view, 0, segment.start, check_crc=self._check_crc):
-                if self._is_crash and is_torn(segment.view, at, record):
-                    raise CorruptRecord("a part of it was never written", segment.start + at)
-                if record.physical_offset >= dispatch_from:
-                    dispatch.record(record)
-                at = record.physical_offset + record.size - segment.start
+                if is_crash and (b"\0" in record[7] or "\0" in record[6]) and is_torn(segment, record):
+                    raise CorruptRecord("a part of it was never written", record.physical_offset)
+                if record[0] >= dispatch_from:
+                    dispatch_record(record)
                 newest = record
-            kind, _ = read_head(segment.view, at)
         except CorruptRecord as exc:
-            if segment.size - at < SIZE_AND_MAGIC.size:
-                return True, PhysicalOffset(segment.end)
-            logger.warning("the commit log ends at %s: %s", segment.start + at, exc)
-            return False, PhysicalOffset(segment.start + at)
-        finally:
-            if newest is not None:
-                self.last_timestamp = max(self.last_timestamp, newest.store_timestamp)
-        if kind is HeadKind.BLANK:
+            damage = exc
+        at = 0
+        if newest is not None:
+            at = newest.physical_offset + newest.size - segment.start
+            self.last_timestamp = max(self.last_timestamp, newest.store_timestamp)
+        if segment.size - at < SIZE_AND_MAGIC.size:
+            return True, PhysicalOffset(segment.end)
+        if damage is not None:
+            logger.warning("the commit log ends at %s: %s", segment.start + at, damage)
+        elif read_head(segment.view, at)[0] is HeadKind.BLANK:
             return True, PhysicalOffset(segment.end)
         return False, PhysicalOffset(segment.start + at)
 
@@ -341,15 +342,14 @@ def _records_before(end: int, records: Iterable[ScannedRecord]) -> Iterable[Scan
         yield record
 
 
-def is_torn(view: memoryview, at: int, record: ScannedRecord) -> bool:
-    """Whether a power failure took a part of the topic or the properties of the record at `at`.
+def is_torn(segment: Segment, record: ScannedRecord) -> bool:
+    """Whether a power failure took a part of the topic or the properties of a record, in which there are zeros.
 
     No checksum protects them. What was never written reads as zeros, and is missing by whole sectors. Zeros of a
     producer's own are told from that by what follows in their sector, unless theirs is the very last message.
     """
-    if b"\0" not in record.properties and "\0" not in record.topic:
-        return False
-    end = at + record.size
+    view = segment.view
+    end = record.physical_offset + record.size - segment.start
     # Beginning behind the body, which has a checksum, and the length of the topic, which would not fit.
     first = end - len(record.properties) - 2 - len(record.topic.encode())
     sectors = (view[sector : sector + _SECTOR] for sector in range(-(-first // _SECTOR) * _SECTOR, end, _SECTOR))

@@ -97,6 +97,14 @@ async def test_what_breaks_a_limit_is_illegal(parts):
     assert parts.messages("orders", 0) == []
 
 
+async def test_zeros_in_properties_are_refused(parts):
+    await parts.send(b"x")
+    assert (await parts.send(b"x", "KEYS\x01a\0b")).code == 13
+    items = encode_batch([BatchItem(b"m", 0, b"KEYS\x01a\0b")])
+    assert (await parts.ask(Peer(), send_request(items, code=320, batch=True))).code == 13
+    assert len(parts.messages("orders", 0)) == 1
+
+
 async def test_a_delayed_message_is_parked_and_answered_with_its_real_queue(parts):
     reply = await parts.send(b"later", "DELAY\x013", queue_id=1)
     assert (reply.code, reply.ext["queueId"]) == (0, "1")
