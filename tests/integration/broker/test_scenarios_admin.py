@@ -74,6 +74,7 @@ async def test_a_topic_that_is_deleted_and_made_again_begins_at_0(client):
     assert (await client.committed()).ext == {"offset": "5"}
     assert (await client.sent(b"new")).ext["queueOffset"] == "0"
     assert [message.body for message in await client.read()] == [b"new"]
+    await client.commit(1)  # the check of the store would wonder at a group that goes on behind the end
 
 
 async def test_a_pull_that_waits_for_a_topic_that_is_deleted_is_answered(client, scene):
