@@ -15,7 +15,7 @@ from pyromq.store.scan import scan
 from pyromq.store.tags import TagsCodes, parse_delay_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Iterable
     from random import Random
 
     from pyromq.store import MessageStore
@@ -40,7 +40,8 @@ def brief(record: MessageRecord | None) -> str:
 class Found(NamedTuple):
     """What a store holds: two that are equal serve the same messages."""
 
-    state: Hashable
+    log: tuple[int, int]  # start and end
+    queues: tuple[tuple[str, int, int, int, int], ...]  # topic, number, first and last offset, end of the last record
     records: dict[int, MessageRecord]  # all of the log, by physical offset
     required: int  # messages that had to be there, and were
 
@@ -52,7 +53,7 @@ class Ledger:
         self.acknowledged: dict[int, Acknowledged] = {}  # by physical offset
         self.flushed = 0
         self.floor = 0
-        self.opened: Opened | None = None
+        self.opened: tuple[int, int] | None = None  # start and end of the log, when it was opened last
 
     def learn(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -64,7 +65,7 @@ class Ledger:
                 case Cleaning():
                     self.floor = max(self.floor, event.start)
                 case Opened():
-                    self.opened = event
+                    self.opened = event.start, event.end
 
     def forget_lost(self, found: Found) -> None:
         """After a power failure: only what is there must be there from now on."""
@@ -88,12 +89,12 @@ class Ledger:
                 raise Lost(f"queue {store.queue(ack.topic, ack.queue_id)}: {ack}")
         self._look_up_keys(store, records, random)
         _look_up_times(store, queues, random)
-        state = tuple(
-            (queue.topic, queue.queue_id, queue.min_offset, queue.max_offset, queue.max_physical)
+        ends = tuple(
+            (queue.topic, queue.queue_id, int(queue.min_offset), int(queue.max_offset), queue.max_physical)
             for queue in sorted(store.queues, key=lambda queue: (queue.topic, queue.queue_id))
             if queue.max_offset
         )
-        return Found((store.log.start, store.log.end, state), records, len(required))
+        return Found((int(store.log.start), int(store.log.end)), ends, records, len(required))
 
     def _read_log(self, store: MessageStore) -> dict[int, MessageRecord]:
         records: dict[int, MessageRecord] = {}

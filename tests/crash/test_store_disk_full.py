@@ -109,5 +109,5 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path, rounds:
         tally.add("rounds")
         tally.add("calls that found no space", disk.refusals)
         tally.add("messages acknowledged", len(ledger.acknowledged))
-        tally.add("read back", found.required)
+        tally.add("times one was read back", found.required)
     tally.add("lost", 0)

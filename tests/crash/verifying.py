@@ -42,7 +42,7 @@ def verify(
             else:
                 abandon(store)
         if found is not None and found != again:
-            raise Lost(f"opening it again changed the store from {found.state} to {again.state}")
+            raise Lost(f"opening it again changed the store from {found[:2]} to {again[:2]}")
         found = again
         # After a crash the next start has something to do, and the check says so.
         tolerable = {Severity.NOTE} if is_clean else {Severity.NOTE, Severity.WARNING}

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from pyromq.errors import StoreNotWritable
 from pyromq.store.disk import Disk
 
 if TYPE_CHECKING:
@@ -37,11 +38,12 @@ _GONE = 0  # in place of the number of a file
 def abandon(store: MessageStore) -> None:
     """Let go of an open store, or of one that failed to open, as if its process had been killed.
 
-    Its threads end and its lock and descriptors are freed; entries that were only in memory are lost, and its files
-    stay as they are, the one made in advance and the mark of a crash included.
+    Its threads end and its lock and descriptors are freed. What was only in memory is lost, nothing more is synced, and
+    its files stay as they are: those that were to be deleted, the one made in advance, the mark of a crash.
     """
+    store.flusher.error = StoreNotWritable("killed")  # so that its thread flushes no more
+    store._removal.take(store.root)
     log = store.log
-    # Even an abandoned store removes the file that was made in advance. A killed one does not come to that.
     log._allocator.shutdown(wait=True)
     spare, log._spare = log._spare, None
     store.abandon()
