@@ -5,10 +5,17 @@ PyroMQError
 │   ├── LocalProtocolError      we would have sent them: a bug in the caller
 │   └── RemoteProtocolError     a peer sent them
 │       └── MissingField            a header lacks a field that the request needs
-├── ConnectionLost          the connection ended before the answer came
+├── ConnectionLost          the connection ended before the answer came; also a ConnectionError
 │   └── ConnectFailed           it never came to be
-├── RequestTimeout          the answer did not come in time; the request may have taken effect
+├── RequestTimeout          the answer did not come in time; the request may have taken effect; also a TimeoutError
+│   └── ReplyTimeout            a request() was sent, but nobody answered it
 ├── TooManyRequests         as many requests are under way as the limit allows
+├── StateError              not started, already closed, or inherited by a forked process
+├── InvalidMessage          refused before anything was sent; also a ValueError
+├── NoNameServer            no address of a name server is known
+├── RouteNotFound           no name server knows a broker that has the topic, or the broker itself
+├── SendFailed              every attempt to send failed: `attempts`, each a broker and its error
+├── ReplyError              a reply to this message cannot be made
 ├── ConfigError             a setting or its file is wrong; says which and where
 ├── BrokerError             the server said no: `code`, `remark`, `server`; `retriable` is a fact of the class
 │   └── one class per response code: SystemBusy (2), TopicNotFound (17), …, see BY_CODE
@@ -21,11 +28,21 @@ PyroMQError
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class PyroMQError(Exception):
-    """The root of all errors raised by PyroMQ."""
+    """The root of all errors raised by PyroMQ. Every error has these, filled in where they are known."""
+
+    # RocketMQ's number: a response code of a server, or one that the official clients use for their own errors.
+    code: int = -1
+    topic: str = ""
+    address: str = ""
+    # True when the same request may succeed on another broker, or later on this one.
+    retriable: bool = False
 
 
 class ProtocolError(PyroMQError):
@@ -49,31 +66,88 @@ class MissingField(RemoteProtocolError):
         self.field = field
 
 
-class ConnectionLost(PyroMQError):
+class ConnectionLost(PyroMQError, ConnectionError):
     """The connection ended before the answer came; the request may have taken effect."""
+
+    retriable = True
 
     def __init__(self, peer: str, reason: str = "connection closed") -> None:
         super().__init__(f"{peer}: {reason}")
-        self.peer = peer
+        self.peer = self.address = peer
         self.reason = reason
 
 
 class ConnectFailed(ConnectionLost):
     """The peer could not be reached; nothing was sent."""
 
+    code = 10001
 
-class RequestTimeout(PyroMQError):
+
+class RequestTimeout(PyroMQError, TimeoutError):
     """The answer did not come in time; the request may have taken effect."""
 
-    def __init__(self, peer: str, code: int, seconds: float) -> None:
-        super().__init__(f"{peer}: no answer to request {code} within {seconds:g} s")
-        self.peer = peer
-        self.code = code
+    code = 10002
+    retriable = True
+
+    def __init__(self, peer: str, request_code: int, seconds: float) -> None:
+        super().__init__(f"{peer}: no answer to request {request_code} within {seconds:g} s")
+        self.peer = self.address = peer
+        self.request_code = request_code
         self.seconds = seconds
 
 
 class TooManyRequests(PyroMQError):
     """As many requests are under way as the limit allows, and none ended in time."""
+
+    retriable = True
+
+
+class StateError(PyroMQError):
+    """Used before it was started, after it was closed, in another mode than it is in, or in a forked process."""
+
+
+class InvalidMessage(PyroMQError, ValueError):
+    """A message, topic or group that no broker would take. Nothing was sent."""
+
+    code = 13
+
+
+class NoNameServer(PyroMQError):
+    """No address of a name server is known: none was given, and the environment has none."""
+
+    code = 10004
+
+
+class RouteNotFound(PyroMQError):
+    """Nobody knows where to go: no broker has the topic (10005), or the broker has no known address (10003)."""
+
+    code = 10005
+
+
+class SendFailed(PyroMQError):
+    """Every attempt to send a message failed. The cause is the last error; its code is this one's."""
+
+    retriable = True
+
+    def __init__(self, topic: str, attempts: Sequence[tuple[str, PyroMQError]], reason: str = "") -> None:
+        tried = "; ".join(f"{broker}: {error}" for broker, error in attempts)
+        super().__init__(f"{topic}: not sent in {len(attempts)} attempts{reason and f', {reason}'}: {tried}")
+        self.topic = topic
+        self.attempts = tuple(attempts)
+        if attempts:
+            self.code = attempts[-1][1].code
+
+
+class ReplyTimeout(RequestTimeout):
+    """A request() was stored, but nobody answered it in time."""
+
+    code = 10006
+
+
+class ReplyError(PyroMQError):
+    """A reply to this message cannot be made: it does not say where a reply should go."""
+
+    code = 10007
 
 
 class ConfigError(PyroMQError):
@@ -91,14 +165,12 @@ class BrokerError(PyroMQError):
     A request processor raises one of the subclasses to give that answer.
     """
 
-    code: int = 1
-    # True when the same request may succeed on another broker, or later on this one.
-    retriable: ClassVar[bool] = False
+    code = 1
 
     def __init__(self, remark: str = "", server: str = "", code: int | None = None) -> None:
         super().__init__(remark, server)
         self.remark = remark
-        self.server = server
+        self.server = self.address = server
         if code is not None:
             self.code = code
 

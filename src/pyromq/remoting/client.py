@@ -90,7 +90,7 @@ class RemotingClient:
                 connection = await self.connection(address, deadline - time.monotonic())
                 response = await self._invoke_on(connection, command, deadline)
         except RequestTimeout as exc:
-            raise RequestTimeout(exc.peer, exc.code, timeout) from None
+            raise RequestTimeout(exc.peer, exc.request_code, timeout) from None
         return response
 
     async def oneway(self, address: str, command: Command, timeout: float = 3.0) -> None:

@@ -46,7 +46,7 @@ async def test_a_request_without_answer_ends_at_its_deadline(start: Start):
     with pytest.raises(RequestTimeout, match=r"no answer to request 2 within 0\.1 s") as caught:
         await client.invoke(server.address, Command.request(SILENT), 0.1)
     assert 0.09 <= time.monotonic() - started < 0.5
-    assert (caught.value.peer, caught.value.code, caught.value.seconds) == (server.address, SILENT, 0.1)
+    assert (caught.value.peer, caught.value.request_code, caught.value.seconds) == (server.address, SILENT, 0.1)
 
 
 async def test_calls_with_different_deadlines_end_each_in_its_time(start: Start):

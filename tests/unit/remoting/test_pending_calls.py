@@ -118,7 +118,7 @@ def test_each_call_ends_at_its_own_deadline_with_one_timer_for_all(pending: Pend
         assert {seconds for seconds, future in futures.items() if future.done()} == {s for s in futures if s < now}
     error = futures[3].exception()
     assert isinstance(error, RequestTimeout)
-    assert (error.peer, error.code, error.seconds) == ("peer", 105, 3)
+    assert (error.peer, error.request_code, error.seconds) == ("peer", 105, 3)
     assert len(pending) == loop.timers == 0
     for future in futures.values():
         future.exception()
