@@ -67,8 +67,10 @@ class ConsumeQueue:
         "_unsynced",
         "_written",
         "ext",
+        "fixed_size",
         "gap",
         "held",
+        "is_plain",
         "is_schedule",
         "max_offset",
         "max_physical",
@@ -107,6 +109,8 @@ class ConsumeQueue:
         # Topic with its length, as a record of version 1 carries it.
         encoded = topic.encode()
         self.topic_field = bytes((len(encoded),)) + encoded if len(encoded) < 128 else b""
+        self.is_plain = bool(self.topic_field) and not self.is_schedule
+        self.fixed_size = 91 + len(encoded)
 
     def __repr__(self) -> str:
         return f"<ConsumeQueue {self.topic}/{self.queue_id} {self.min_offset}..{self.max_offset}>"

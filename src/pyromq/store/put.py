@@ -20,6 +20,7 @@ from pyromq.protocol.record import HEADS, MAGIC_V1, MAGIC_V2
 
 from .commit_log import BLANK_SIZE
 from .format import ENTRY
+from .tags import TAG_START
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,13 +40,19 @@ MAX_RETRY_TOPIC = 255
 RETRY_PREFIX = "%RETRY%"
 
 _OVERHEAD = 64 * 1024  # what a record may have beyond the largest body
-_PROPERTIES_LENGTH = struct.Struct(">h")
+_LENGTH_SIZE = 2  # of the properties
 _TOPIC_LENGTH_V2 = struct.Struct(">h")
 _V4 = sysflag.HOST_V4_LENGTH
 _HOST_LENGTHS = (sysflag.HOST_V4_LENGTH, sysflag.HOST_V6_LENGTH)
 _NO_HOSTS = ~sysflag.HOSTS_MASK
-_HOSTLESS_SIZE = HEADS[0].size - 2 * _V4 + _PROPERTIES_LENGTH.size  # of a record without topic and hosts
-_MAX_FIXED_SIZE = HEADS[3].size + _PROPERTIES_LENGTH.size
+_HOSTLESS_SIZE = HEADS[0].size - 2 * _V4 + _LENGTH_SIZE  # of a record without topic and hosts
+_MAX_FIXED_SIZE = HEADS[3].size + _LENGTH_SIZE
+
+
+# Of any properties, with their sign: two bytes.
+_LENGTHS = tuple(map(struct.Struct(">h").pack, range(props.MAX_LENGTH + 1)))
+# Transactions go without entries, and long hosts change the layout of the head.
+_SPECIAL = sysflag.HOSTS_MASK | sysflag.TRANSACTION_MASK
 
 
 class PutStatus(Enum):
@@ -146,10 +153,9 @@ class Appender:
         return results
 
     def _put(self, units: Sequence[Unit], results: list[PutResult]) -> list[PutResult]:
-        log = self._log
-        tags_of = self._tags.of_tag
-        pack_entry = ENTRY.pack
-        max_plain = self._max_plain
+        log, tags_of, known_tags = self._log, self._tags.of_tag, self._tags.known
+        pack_head, pack_entry = HEADS[0].pack, ENTRY.pack
+        max_plain, is_indexed = self._max_plain, self._index is not None
         # Along the log, store times never go back, whatever the clock does.
         now = max(int(self._clock() * 1000), self.last_timestamp)
         batch = self._batch = _Batch(len(results), now)
@@ -157,81 +163,124 @@ class Appender:
         position = int(log.end)
         limit = position + log.room() - BLANK_SIZE
         for queue, records in units:
-            topic_field = queue.topic_field
-            size = max_plain
-            if len(records) == 1:
-                size = len(records[0].body) + len(records[0].properties) + len(topic_field)
-            if size >= max_plain or position + size + _MAX_FIXED_SIZE > limit or not topic_field:
-                # Only a large message, a batch or a long topic can break a limit; or the file is nearly full.
-                try:
-                    size, topic_field = self._measure(queue, records)
-                except MessageRefused as exc:
-                    results += [PutResult(PutStatus.MESSAGE_ILLEGAL, error=str(exc))] * len(records)
-                    continue
-                if position + size > limit:
-                    # What was placed goes into this file, the rest into the next one.
-                    self._write(batch, results)
-                    batch = self._batch = _Batch(len(results), now)
-                    pieces, queues, keyed = batch.pieces, batch.queues, batch.keyed
-                    try:
-                        log.roll()
-                    except OSError as exc:
-                        failed = PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, error=f"no new commit log file: {exc}")
-                        return results + [failed] * (sum(len(unit[1]) for unit in units) - len(results))
-                    position = int(log.end)
-                    limit = position + log.room() - BLANK_SIZE
-            for record in records:
-                body = record.body
-                properties = record.properties
-                born_host = record.born_host
-                store_host = record.store_host
-                # The sender's host bits do not count: a record that lies about them ends the log at the next start.
-                sys_flag = record.sys_flag & _NO_HOSTS
-                if len(born_host) != _V4 or len(store_host) != _V4:
-                    sys_flag = _with_hosts(sys_flag, born_host, store_host)
-                head = HEADS[sys_flag >> 4 & 3]
-                size = head.size + len(body) + len(topic_field) + 2 + len(properties)
-                queue_offset = 0
-                if not sys_flag & sysflag.PREPARED:  # nor rolled back: it has an entry in its queue
-                    queue_offset = queue.max_offset
+            # Nearly every message is single, short and of no special kind. What follows is `_measure` and `_place` for
+            # such a one, and the least that can be done for it.
+            if len(records) == 1 and queue.is_plain:
+                record = records[0]
+                body, properties, sys_flag = record.body, record.properties, record.sys_flag
+                born_host, store_host = record.born_host, record.store_host
+                size = queue.fixed_size + len(body) + len(properties)
+                end = position + size
+                if (
+                    size < max_plain
+                    and end <= limit
+                    and not sys_flag & _SPECIAL
+                    and len(born_host) == _V4 == len(store_host)
+                ):
+                    # tags.of_tag, without the call
+                    at = properties.rfind(TAG_START)
+                    if at < 0 or (tags_code := known_tags.get(properties[at:])) is None:
+                        tags_code = tags_of(properties)
                     if queue not in queues:
                         queues[queue] = queue.mark()
-                    tags_code = (
-                        self._tags.of(queue.topic, properties, now) if queue.is_schedule else tags_of(properties)
-                    )
                     # queue.add, without the call
+                    queue_offset = queue.max_offset
                     queue.tail += pack_entry(position, size, tags_code)
                     queue.max_offset = queue_offset + 1  # type: ignore[assignment]  # still a queue offset
-                    queue.max_physical = position + size
-                pieces += (
-                    head.pack(
-                        size,
-                        MAGIC_V1 if queue.topic_field else MAGIC_V2,
-                        crc32(body) & 0x7FFFFFFF,
-                        queue.queue_id,
-                        record.flag,
-                        queue_offset,
-                        position,
-                        sys_flag,
-                        record.born_timestamp,
-                        born_host,
-                        now,
-                        store_host,
-                        record.reconsume_times,
-                        record.prepared_transaction_offset,
-                        len(body),
-                    ),
-                    body,
-                    topic_field,
-                    _PROPERTIES_LENGTH.pack(len(properties)),
-                    properties,
-                )
-                if sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK:
-                    keyed += (queue.topic, properties, position, now)
-                results.append(PutResult(_OK, position, queue_offset, now, size))
-                position += size
+                    queue.max_physical = end
+                    pieces += (
+                        pack_head(
+                            size,
+                            MAGIC_V1,
+                            crc32(body) & 0x7FFFFFFF,
+                            queue.queue_id,
+                            record.flag,
+                            queue_offset,
+                            position,
+                            sys_flag,
+                            record.born_timestamp,
+                            born_host,
+                            now,
+                            store_host,
+                            record.reconsume_times,
+                            record.prepared_transaction_offset,
+                            len(body),
+                        ),
+                        body,
+                        queue.topic_field,
+                        _LENGTHS[len(properties)],
+                        properties,
+                    )
+                    if is_indexed:
+                        keyed += (queue.topic, properties, position, now)
+                    results.append(PutResult(_OK, position, queue_offset, now, size))
+                    position = end
+                    continue
+            try:
+                size, topic_field = self._measure(queue, records)
+            except MessageRefused as exc:
+                results += [PutResult(PutStatus.MESSAGE_ILLEGAL, error=str(exc))] * len(records)
+                continue
+            if position + size > limit:
+                # What was placed goes into this file, the rest into the next one.
+                self._write(batch, results)
+                batch = self._batch = _Batch(len(results), now)
+                pieces, queues, keyed = batch.pieces, batch.queues, batch.keyed
+                try:
+                    log.roll()
+                except OSError as exc:
+                    failed = PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, error=f"no new commit log file: {exc}")
+                    return results + [failed] * (sum(len(unit[1]) for unit in units) - len(results))
+                position = int(log.end)
+                limit = position + log.room() - BLANK_SIZE
+            for record in records:
+                placed = self._place(batch, queue, topic_field, record, position)
+                results.append(placed)
+                position += placed.size
         self._write(batch, results)
         return results
+
+    def _place(
+        self, batch: _Batch, queue: ConsumeQueue, topic_field: bytes, record: MessageRecord, position: int
+    ) -> PutResult:
+        """Make record and queue entry of a message at `position` in the log."""
+        body, properties = record.body, record.properties
+        # The sender's host bits do not count: a record that lies about them ends the log at the next start.
+        sys_flag = _with_hosts(record.sys_flag & _NO_HOSTS, record.born_host, record.store_host)
+        head = HEADS[sys_flag >> 4 & 3]
+        size = head.size + len(body) + len(topic_field) + 2 + len(properties)
+        queue_offset = 0
+        if not sys_flag & sysflag.PREPARED:  # nor rolled back: it has an entry in its queue
+            queue_offset = int(queue.max_offset)
+            if queue not in batch.queues:
+                batch.queues[queue] = queue.mark()
+            queue.add(position, size, self._tags.of(queue.topic, properties, batch.store_time))
+        batch.pieces += (
+            head.pack(
+                size,
+                MAGIC_V1 if queue.topic_field else MAGIC_V2,
+                crc32(body) & 0x7FFFFFFF,
+                queue.queue_id,
+                record.flag,
+                queue_offset,
+                position,
+                sys_flag,
+                record.born_timestamp,
+                record.born_host,
+                batch.store_time,
+                record.store_host,
+                record.reconsume_times,
+                record.prepared_transaction_offset,
+                len(body),
+            ),
+            body,
+            topic_field,
+            _LENGTHS[len(properties)],
+            properties,
+        )
+        if sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK:
+            batch.keyed += (queue.topic, properties, position, batch.store_time)
+        return PutResult(_OK, position, queue_offset, batch.store_time, size)
 
     def _write(self, batch: _Batch, results: list[PutResult]) -> None:
         """Write what was placed, by one write. If the disk does not take it, nothing of it was ever there."""

@@ -7,6 +7,8 @@ away and made anew, since pages of it may be missing or torn.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import logging
 import time
 from typing import TYPE_CHECKING, Any
@@ -17,12 +19,13 @@ from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, read_head
 
 from . import failpoints
 from .consume_queue import Gap
-from .format import PhysicalOffset, QueueOffset
+from .format import ENTRY, PhysicalOffset, QueueOffset
 from .queues import is_folder_name
 from .scan import ScannedRecord, scan
+from .tags import TAG_START
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from .commit_log import CommitLog
     from .consume_queue import ConsumeQueue
@@ -36,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 _STEP = 1024  # records whose keys are hashed together
 _WRITE_EVERY = 64 * _STEP  # records, after which the entries made of them go to the system
+_NEVER_WRITTEN = "a part of it was never written"
 _SECTOR = 512  # what a disk writes as a whole, if not more
 
 
@@ -57,49 +61,72 @@ class Dispatch:
         self._only = only
         self._known: dict[tuple[str, int], ConsumeQueue | None] = {}
         self._keyed: list[Any] = []
+        self._newest: ScannedRecord | None = None
         self.count = 0
 
-    def record(self, record: ScannedRecord) -> None:
-        """Dispatch one record; `finish` must follow the last. OSError if the disk does not take what came together.
+    def all(self, records: Iterable[ScannedRecord], is_torn: Callable[[ScannedRecord], bool] | None = None) -> None:
+        """Dispatch records in the order of the log; `finish` must follow the last.
 
-        Each of a gigabyte of records comes by here, so the usual one, next in its queue, takes a short way: 0.9 µs.
+        OSError if the disk does not take what came together. CorruptRecord at one that `is_torn`; it is asked about
+        records with zeros where nobody puts any. A gigabyte of records comes by here, so the usual one, next in its
+        queue, takes a short way: 0.7 µs, with its keys 1.2 µs.
         """
-        physical, size, queue_id, queue_offset, sys_flag, store_timestamp, topic, properties = record
-        if not sys_flag & sysflag.PREPARED:  # nor rolled back: it has an entry in its queue
+        known, known_tags, deleted, keyed, pack = self._known, self._tags.known, self._deleted, self._keyed, ENTRY.pack
+        for record in records:
+            physical, size, queue_id, queue_offset, sys_flag, store_timestamp, topic, properties = record
             try:
-                queue = self._known[topic, queue_id]
+                queue = known[topic, queue_id]
             except KeyError:
-                queue = self._known[topic, queue_id] = self._queue(topic, queue_id, physical)
-            if queue is not None and not (self._deleted and physical < self._deleted.get(topic, 0)):
-                if queue.is_schedule:
+                if is_torn is not None and "\0" in topic and is_torn(record):
+                    raise CorruptRecord(_NEVER_WRITTEN, physical) from None
+                queue = self._queue(topic, queue_id, physical)
+                if "\0" not in topic:
+                    known[topic, queue_id] = queue
+            if is_torn is not None and b"\0" in properties and is_torn(record):
+                raise CorruptRecord(_NEVER_WRITTEN, physical)
+            # A half message has no entry in its queue, nor has one that was rolled back.
+            if (
+                queue is not None
+                and not sys_flag & sysflag.PREPARED
+                and not (deleted and physical < deleted.get(topic, 0))
+            ):
+                # tags.of_tag, without the call
+                at = properties.rfind(TAG_START)
+                if at < 0 or queue.is_schedule or (tags_code := known_tags.get(properties[at:])) is None:
                     tags_code = self._tags.of(topic, properties, store_timestamp)
-                else:
-                    tags_code = self._tags.of_tag(properties)
                 if (
                     0 < queue_offset == queue.max_offset
                     and physical >= queue.max_physical
                     and queue.gap is None
                     and queue.held is None
                 ):
-                    queue.add(physical, size, tags_code)
+                    # queue.add, without the call
+                    queue.tail += pack(physical, size, tags_code)
+                    queue.max_offset = queue_offset + 1  # type: ignore[assignment]  # still a queue offset
+                    queue.max_physical = physical + size
                 else:
                     queue.put(QueueOffset(queue_offset), physical, size, tags_code)
-        if sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK:
-            self._keyed += (topic, properties, physical, store_timestamp)
-        self.count += 1
-        if self.count % _STEP == 0:
-            self.finish()
-            if self.count % _WRITE_EVERY == 0:
-                # Keep memory flat, however long the log is.
-                for queue in self._queues:
-                    queue.write_out()
+            if sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK:
+                keyed += (topic, properties, physical, store_timestamp)
+            self._newest = record
+            self.count += 1
+            if not self.count % _STEP:
+                self.finish()
+
+    def take_newest(self) -> ScannedRecord | None:
+        """The last record that was dispatched since this was asked."""
+        newest, self._newest = self._newest, None
+        return newest
 
     def finish(self) -> None:
-        """Index the records that have come together."""
+        """Index the records that have come together, and keep memory flat, however long the log is."""
         if self._index is not None:
             self._index.add_all(self._keyed)
             self._index.drain()
         self._keyed.clear()
+        if not self.count % _WRITE_EVERY:
+            for queue in self._queues:
+                queue.write_out()
 
     def _queue(self, topic: str, queue_id: int, physical: int) -> ConsumeQueue | None:
         queue = self._queues.find(topic, queue_id)
@@ -234,18 +261,19 @@ class Recovery:
 
     def _read_file(self, segment: Segment, dispatch_from: int, dispatch: Dispatch) -> tuple[bool, PhysicalOffset]:
         """Whether the log goes on in the next file, and where its records end or go on."""
-        newest = None
-        damage = None
-        is_crash, dispatch_record = self._is_crash, dispatch.record
+        dispatch.take_newest()  # of the files before
+        earlier = damage = None
+        is_torn = functools.partial(_is_torn, segment) if self._is_crash else None
+        records = scan(segment.view, 0, segment.start, check_crc=self._check_crc)
         try:
-            for record in scan(segment.view, 0, segment.start, check_crc=self._check_crc):
-                if is_crash and (b"\0" in record[7] or "\0" in record[6]) and is_torn(segment, record):
-                    raise CorruptRecord("a part of it was never written", record.physical_offset)
-                if record[0] >= dispatch_from:
-                    dispatch_record(record)
-                newest = record
+            for record in records:
+                if record.physical_offset >= dispatch_from:
+                    dispatch.all(itertools.chain((record,), records), is_torn)
+                    break
+                earlier = record
         except CorruptRecord as exc:
             damage = exc
+        newest = dispatch.take_newest() or earlier
         at = 0
         if newest is not None:
             at = newest.physical_offset + newest.size - segment.start
@@ -327,22 +355,21 @@ class Recovery:
         segments = [segment for segment in self._log.segments if segment.end > start and segment.start < end]
         for segment in segments:
             try:
-                for record in _records_before(end, scan(segment.view, 0, segment.start, check_crc=False)):
-                    if record.physical_offset >= start:
-                        dispatch.record(record)
+                dispatch.all(_between(start, end, scan(segment.view, 0, segment.start, check_crc=False)))
             except CorruptRecord as exc:
                 logger.error("%s; passing over the rest of its file", exc)
             self._progress(segment.end - start, end - start)
 
 
-def _records_before(end: int, records: Iterable[ScannedRecord]) -> Iterable[ScannedRecord]:
+def _between(start: int, end: int, records: Iterable[ScannedRecord]) -> Iterable[ScannedRecord]:
     for record in records:
         if record.physical_offset >= end:
             return
-        yield record
+        if record.physical_offset >= start:
+            yield record
 
 
-def is_torn(segment: Segment, record: ScannedRecord) -> bool:
+def _is_torn(segment: Segment, record: ScannedRecord) -> bool:
     """Whether a power failure took a part of the topic or the properties of a record, in which there are zeros.
 
     No checksum protects them. What was never written reads as zeros, and is missing by whole sectors. Zeros of a

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from mmap import mmap
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyromq.errors import CorruptRecord
+from pyromq.protocol import sysflag
+from pyromq.protocol.properties import MAX_LENGTH as MAX_PROPERTIES
 from pyromq.protocol.record import (
     HEADS,
     MAGIC_BLANK,
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HOST_BITS_AT = 39  # the lowest byte of SYSFLAG
-# Of the head only: body CRC, queue id, queue offset, physical offset, sys flag, store time and size of the body.
-_WANTED = (2, 3, 5, 6, 7, 10, 14)
+# Of the head only: size, magic, body CRC, queue id, queue offset, physical offset, sys flag, store time, body size.
+_WANTED = (0, 1, 2, 3, 5, 6, 7, 10, 14)
 
 
 def _only_wanted(head: struct.Struct) -> struct.Struct:
@@ -58,78 +61,123 @@ def scan(view: bytes | memoryview, at: int, start: int, *, check_crc: bool, more
 
     `view` may be a part of a file that has `more` bytes behind it; then a record that goes on there ends the scan too.
 
-    1 KB bodies: 2.0 µs a record, 0.6 of it the CRC (CPython 3.11).
+    1 KB bodies: 1.5 µs a record, 0.5 of it the CRC (CPython 3.11).
     """
     length = len(view)
+    # Slices of a map are bytes at once, those of a view only by a second step.
+    data: Any = (
+        view.obj if isinstance(view, memoryview) and isinstance(view.obj, mmap) and len(view.obj) == length else view
+    )
+    is_view = isinstance(data, memoryview)
     topics: dict[bytes, str] = {}
-    crc32 = zlib.crc32
-    new = tuple.__new__
+    crc32, unpack, head_size, new = zlib.crc32, _HEADS[0].unpack_from, _HEADS[0].size, tuple.__new__
     while True:
-        left = length - at
-        if left < SIZE_AND_MAGIC.size:
-            if more:
-                return
-            raise CorruptRecord(f"file ends {left} bytes behind the last record", start + at)
-        size, magic = SIZE_AND_MAGIC.unpack_from(view, at)
-        if magic != MAGIC_V1 and magic != MAGIC_V2:
-            if magic == MAGIC_BLANK or size == magic == 0:
-                return
-            raise CorruptRecord(f"unknown magic {magic & 0xFFFFFFFF:#010x}", start + at)
-        if not MIN_RECORD_SIZE <= size <= left:
-            if MIN_RECORD_SIZE <= size <= left + more:
-                return
-            raise CorruptRecord(f"record of {size} bytes, {left + more} left in the file", start + at)
-        head = _HEADS[view[at + _HOST_BITS_AT] >> 4 & 3]
-        body_at = at + head.size
-        end = at + size
-        if body_at > end:
-            raise CorruptRecord(f"record of {size} bytes is shorter than its head", start + at)
-        (
-            crc,
-            queue_id,
-            queue_offset,
-            physical_offset,
-            sys_flag,
-            store_timestamp,
-            body_size,
-        ) = head.unpack_from(view, at)
-        if physical_offset != start + at:
-            raise CorruptRecord(f"record belongs to {physical_offset}", start + at)
-        body_end = body_at + body_size
-        if body_size < 0 or body_end + 3 > end:
-            raise CorruptRecord(f"body of {body_size} bytes in a record of {size}", start + at)
-        if magic == MAGIC_V1:
-            topic_at = body_end + 1
-            topic_end = topic_at + view[body_end]
-        else:
-            topic_at = body_end + 2
-            topic_end = topic_at + (view[body_end] << 8 | view[body_end + 1])
-        properties_at = topic_end + 2
-        # A length with its highest bit set is negative, and so never right.
-        if (
-            properties_at > end
-            or properties_at + (view[topic_end] << 8 | view[topic_end + 1]) != end
-            or (topic_end - topic_at > MAX_TOPIC_LENGTH[magic] or end - properties_at > 0x7FFF)
-        ):
-            raise CorruptRecord(f"topic and properties do not end a record of {size} bytes", start + at)
-        if check_crc and crc32(view[body_at:body_end]) & 0x7FFFFFFF != crc:
-            raise CorruptRecord("body does not match its CRC", start + at)
-        name = bytes(view[topic_at:topic_end])
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = name.decode("utf-8", "replace")
-        # Past the class's own constructor, which is written in Python: 0.2 µs less.
-        yield new(
-            ScannedRecord,
+        if at + head_size <= length:
+            # What is true of nearly every record is tested here; `_scan_one` says what is wrong with any other.
             (
-                physical_offset,
                 size,
+                magic,
+                crc,
                 queue_id,
                 queue_offset,
+                physical_offset,
                 sys_flag,
                 store_timestamp,
-                topic,
-                bytes(view[properties_at:end]),
-            ),
-        )
-        at = end
+                body_size,
+            ) = unpack(view, at)
+            end = at + size
+            body_at = at + head_size
+            body_end = body_at + body_size
+            if (
+                magic == MAGIC_V1
+                and not sys_flag & sysflag.HOSTS_MASK
+                and physical_offset == start + at
+                and body_at <= body_end <= end - 3
+                and end <= length
+            ):
+                rest = data[body_end:end]
+                if is_view:
+                    rest = bytes(rest)
+                # The topic, behind its length, and the properties, behind theirs.
+                topic_end = 1 + rest[0]
+                properties = rest[topic_end + 2 :]
+                if (
+                    topic_end <= 128
+                    and topic_end + 2 <= len(rest)
+                    and rest[topic_end] << 8 | rest[topic_end + 1] == len(properties) <= MAX_PROPERTIES
+                    and (not check_crc or crc32(view[body_at:body_end]) & 0x7FFFFFFF == crc)
+                ):
+                    name = rest[1:topic_end]
+                    topic = topics.get(name)
+                    if topic is None:
+                        topic = topics[name] = name.decode("utf-8", "replace")
+                    # Past the class's own constructor, which is written in Python: 0.2 µs less.
+                    yield new(
+                        ScannedRecord,
+                        (physical_offset, size, queue_id, queue_offset, sys_flag, store_timestamp, topic, properties),
+                    )
+                    at = end
+                    continue
+        record = _scan_one(view, at, start, check_crc, more)
+        if record is None:
+            return
+        yield record
+        at += record.size
+
+
+def _scan_one(view: bytes | memoryview, at: int, start: int, check_crc: bool, more: int) -> ScannedRecord | None:
+    """The record at `at`, whatever is unusual about it; None where the scan ends. CorruptRecord says what is wrong."""
+    left = len(view) - at
+    if left < SIZE_AND_MAGIC.size:
+        if more:
+            return None
+        raise CorruptRecord(f"file ends {left} bytes behind the last record", start + at)
+    size, magic = SIZE_AND_MAGIC.unpack_from(view, at)
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        if magic == MAGIC_BLANK or size == magic == 0:
+            return None
+        raise CorruptRecord(f"unknown magic {magic & 0xFFFFFFFF:#010x}", start + at)
+    if not MIN_RECORD_SIZE <= size <= left:
+        if MIN_RECORD_SIZE <= size <= left + more:
+            return None
+        raise CorruptRecord(f"record of {size} bytes, {left + more} left in the file", start + at)
+    head = _HEADS[view[at + _HOST_BITS_AT] >> 4 & 3]
+    body_at = at + head.size
+    end = at + size
+    if body_at > end:
+        raise CorruptRecord(f"record of {size} bytes is shorter than its head", start + at)
+    (
+        _size,
+        _magic,
+        crc,
+        queue_id,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        store_timestamp,
+        body_size,
+    ) = head.unpack_from(view, at)
+    if physical_offset != start + at:
+        raise CorruptRecord(f"record belongs to {physical_offset}", start + at)
+    body_end = body_at + body_size
+    if body_size < 0 or body_end + 3 > end:
+        raise CorruptRecord(f"body of {body_size} bytes in a record of {size}", start + at)
+    if magic == MAGIC_V1:
+        topic_at = body_end + 1
+        topic_end = topic_at + view[body_end]
+    else:
+        topic_at = body_end + 2
+        topic_end = topic_at + (view[body_end] << 8 | view[body_end + 1])
+    properties_at = topic_end + 2
+    # A length with its highest bit set is negative, and so never right.
+    if (
+        properties_at > end
+        or properties_at + (view[topic_end] << 8 | view[topic_end + 1]) != end
+        or (topic_end - topic_at > MAX_TOPIC_LENGTH[magic] or end - properties_at > 0x7FFF)
+    ):
+        raise CorruptRecord(f"topic and properties do not end a record of {size} bytes", start + at)
+    if check_crc and zlib.crc32(view[body_at:body_end]) & 0x7FFFFFFF != crc:
+        raise CorruptRecord("body does not match its CRC", start + at)
+    topic = bytes(view[topic_at:topic_end]).decode("utf-8", "replace")
+    properties = bytes(view[properties_at:end])
+    return ScannedRecord(physical_offset, size, queue_id, queue_offset, sys_flag, store_timestamp, topic, properties)

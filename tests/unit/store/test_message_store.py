@@ -10,6 +10,7 @@ import pytest
 from tests.unit.store.kit import bodies, files_of, numbered, put, small, state
 
 from pyromq.errors import ConfigError, StoreError
+from pyromq.protocol.hashing import tags_code
 from pyromq.store import MessageStore, StoreConfig, checked_file, queue_ends
 from pyromq.store.queue_ends import QUEUE_ENDS
 from pyromq.store.tags import TagsCodes, parse_delay_levels
@@ -160,14 +161,23 @@ def test_of_equal_names_the_last_with_a_value_is_the_tag():
         assert of_tag(properties) == 0
 
 
-def test_tags_are_remembered_within_bounds():
+@pytest.mark.parametrize("start", [b"TAGS\x01", b"a\x01b\x02TAGS\x01"])
+def test_tags_are_remembered_within_bounds(start):
     codes = TagsCodes(())
     for number in range(10_100):
-        codes.of_tag(b"TAGS\x01t%d" % number)
-    codes.of_tag(b"TAGS\x01" + b"x" * 30_000)
-    assert len(codes._known) <= 10_001
-    assert max(map(len, codes._known)) < 1000
-    assert codes.of_tag(b"TAGS\x01t5") == codes.of_tag(b"TAGS\x01t5")
+        codes.of_tag(start + b"t%d" % number)
+    codes.of_tag(start + b"x" * 30_000)
+    for known in (codes.known, codes._by_tag):
+        assert len(known) <= 10_000
+        assert max(map(len, known), default=0) < 1000
+    assert codes.of_tag(start + b"t5") == codes.of_tag(start + b"t5") == tags_code("t5")
+
+
+def test_what_no_other_message_has_is_not_remembered():
+    codes = TagsCodes(())
+    for number in range(100):
+        codes.of_tag(b"a\x01b\x02TAGS\x01A\x02UNIQ_KEY\x01%d" % number)
+    assert not codes.known
 
 
 # Where queues ended
