@@ -190,3 +190,60 @@ def test_a_header_cut_short_is_an_error_or_waits(serialize, data):
     decoder.feed(wire[:cut])
     assert decoder.next() is None
     assert decoder.pending == cut
+
+
+def binary_entry(key: bytes, value: bytes) -> bytes:
+    return len(key).to_bytes(2, "big") + key + len(value).to_bytes(4, "big") + value
+
+
+KEYS = st.sampled_from([b"a", b"b", b"g", b"h", b"i", b"j", b"", b"\0\1g\0\0\0\r"])
+VALUES = st.sampled_from([b"", b"0", b"1700000000000", b"1700000000000\0\1h\0\0\0\0010\0\1i", "ä".encode(), b"\xff"])
+ENTRIES = st.lists(st.builds(binary_entry, KEYS, VALUES), max_size=4).map(b"".join)
+SEND = st.builds(
+    lambda time, flag, text: binary_entry(b"g", time) + binary_entry(b"h", flag) + binary_entry(b"i", text),
+    st.sampled_from([b"1700000000000", b"170000000000x"]),
+    st.sampled_from([b"0", b"x", b"12"]),
+    st.sampled_from(["", "TAGS\1ä", "x" * 200]).map(str.encode),
+)
+
+
+@given(ENTRIES, SEND, ENTRIES, st.integers(0, 3), st.data())
+def test_the_fields_of_a_send_are_read_as_any_others(front, send, back, cut, data):
+    raw = bytearray(front + send + back)
+    if data.draw(st.booleans()):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    end = len(raw) - cut
+
+    def outcome(decode):
+        try:
+            return decode(bytes(raw), 0, end) or None
+        except RemoteProtocolError as exc:
+            return str(exc)
+
+    # Twice, since the second time some of it is remembered.
+    expected = outcome(binary_header._decode_entries)
+    assert outcome(binary_header._decode_ext) == expected
+    assert outcome(binary_header._decode_ext) == expected
+
+
+def test_what_is_remembered_of_sends_is_bounded():
+    for number in range(3000):
+        raw = b"".join(
+            binary_entry(key, value)
+            for key, value in (
+                (b"b", b"t%d" % number),
+                (b"g", b"1" * 13),
+                (b"h", b"0"),
+                (b"i", b"x"),
+                (b"j", b"0" * 600),
+            )
+        )
+        assert binary_header._decode_ext(raw, 0, len(raw)) == {
+            "b": f"t{number}",
+            "g": "1" * 13,
+            "h": "0",
+            "i": "x",
+            "j": "0" * 600,
+        }
+    assert len(binary_header._remembered) <= 1024
+    assert max(map(len, binary_header._remembered)) <= 512

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_OK = PutStatus.PUT_OK
+
 # Called once with a result for each message of the unit.
 Stored = Callable[[Sequence[PutResult]], None]
 
@@ -84,10 +86,12 @@ class Appends:
             self._arrived(queue)
         waiting: list[tuple[Stored, Sequence[PutResult]]] = []
         at = 0
+        sync_flush = self._sync_flush
         for (tell, wait), (_, records) in zip(stored, units, strict=True):
-            part = results[at : at + len(records)]
-            at += len(records)
-            if self._sync_flush and wait and part[0].status is PutStatus.PUT_OK:
+            count = len(records)
+            part = results[at : at + count]
+            at += count
+            if sync_flush and wait and part[0].status is _OK:
                 waiting.append((tell, part))
             else:
                 tell(part)

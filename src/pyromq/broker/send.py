@@ -70,6 +70,7 @@ _CODES = {
     PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
     PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
 }
+_OK = PutStatus.PUT_OK
 _STORED_CODES = frozenset(_CODES.values())
 _OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 _NOT_AVAILABLE = "service not available now."
@@ -347,14 +348,18 @@ class SendProcessor:
         results: Sequence[PutResult],
     ) -> None:
         first = results[0]
-        if first.status in _CODES:
+        if first.status is _OK and len(results) == 1:
+            target.stored += 1
+            target.stored_bytes += first.size
+            if request.flag & ONEWAY:
+                return
+            reply = target.replies.frame(request, first.physical_offset, queue_text.encode(), first.queue_offset)
+            if connection.send_reply_frame(reply):
+                return
+        elif first.status in _CODES:
             target.stored += len(results)
             target.stored_bytes += sum([result.size for result in results])
             if request.flag & ONEWAY:
-                return
-        if first.status is PutStatus.PUT_OK and len(results) == 1:
-            reply = target.replies.frame(request, first.physical_offset, queue_text.encode(), first.queue_offset)
-            if connection.send_reply_frame(reply):
                 return
         code, remark = self._outcome(first)
         if code in _STORED_CODES:

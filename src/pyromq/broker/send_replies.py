@@ -18,9 +18,15 @@ if TYPE_CHECKING:
     from pyromq.protocol.command import Command
 
 _FRAME = struct.Struct(">iI")
-_BINARY = struct.Struct(">hBhiii")
+_BINARY = struct.Struct(
+    ">hBhiii"  # as in binary_header
+    "i"  # length of the ext fields
+)
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
+_ROCKETMQ = SerializeType.ROCKETMQ << 24
+_PYTHON = LANGUAGE_BYTES[Language.PYTHON]
+_SHORT = tuple(map(_I32.pack, range(32)))  # lengths of numbers
 
 
 class SendReplies:
@@ -55,15 +61,20 @@ class SendReplies:
         if request.serialize is SerializeType.JSON:
             header = self._json % (physical_offset, queue_id, queue_offset, request.opaque)
             return _FRAME.pack(4 + len(header), len(header)) + header
-        ext = b"%b%016X%b%b" % (
+        offset = b"%d" % queue_offset
+        ext = b"%b%016X%b%b%b%b%b%b" % (
             self._binary_ext,
             physical_offset,
-            _entry(b"queueId", queue_id),
-            _entry(b"queueOffset", b"%d" % queue_offset),
+            _QUEUE_ID,
+            _SHORT[len(queue_id)],
+            queue_id,
+            _QUEUE_OFFSET,
+            _SHORT[len(offset)],
+            offset,
         )
-        head = _BINARY.pack(0, LANGUAGE_BYTES[Language.PYTHON], PROTOCOL_VERSION, request.opaque, RESPONSE, 0)
-        size = len(head) + 4 + len(ext)
-        return b"".join((_FRAME.pack(4 + size, SerializeType.ROCKETMQ << 24 | size), head, _I32.pack(len(ext)), ext))
+        size = _BINARY.size + len(ext)
+        head = _BINARY.pack(0, _PYTHON, PROTOCOL_VERSION, request.opaque, RESPONSE, 0, len(ext))
+        return b"%b%b%b" % (_FRAME.pack(4 + size, _ROCKETMQ | size), head, ext)
 
 
 def _key(name: bytes) -> bytes:
@@ -72,3 +83,7 @@ def _key(name: bytes) -> bytes:
 
 def _entry(name: bytes, value: bytes) -> bytes:
     return b"%b%b%b" % (_key(name), _I32.pack(len(value)), value)
+
+
+_QUEUE_ID = _key(b"queueId")
+_QUEUE_OFFSET = _key(b"queueOffset")

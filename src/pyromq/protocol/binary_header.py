@@ -98,8 +98,65 @@ def decode(data: bytes) -> Command:
     )
 
 
+# What a producer sends differs from message to message in the time, the flag and the properties, `g`, `h` and `i`,
+# which follow each other. What lies before and behind them is remembered as it was decoded.
+_TIME = b"\0\1g\0\0\0\r"  # before the thirteen digits of a time
+_FLAG = b"\0\1h\0\0\0\1"  # before a flag of one digit
+_PROPERTIES = b"\0\1i"  # before their length
+_FLAG_AT = len(_TIME) + 13
+_PROPERTIES_AT = _FLAG_AT + len(_FLAG) + 1
+_TEXT_AT = _PROPERTIES_AT + len(_PROPERTIES) + 4
+_REMEMBERED = 1024
+_REMEMBERED_LENGTH = 512
+_remembered: dict[bytes, dict[str, str]] = {}
+
+
 def _decode_ext(data: bytes, pos: int, end: int) -> dict[str, str] | None:
-    ext = {}
+    """The entries between `pos` and `end`; None if there are none. 13 of a send take 2 µs, of anything else 6 µs."""
+    at = data.find(_TIME, pos, end)
+    text_at = at + _TEXT_AT
+    if (
+        at >= 0
+        and text_at <= end
+        and data.startswith(_FLAG, at + _FLAG_AT)
+        and data.startswith(_PROPERTIES, at + _PROPERTIES_AT)
+    ):
+        text_end = text_at + _I32.unpack_from(data, text_at - 4)[0]
+        time = data[at + len(_TIME) : at + _FLAG_AT]
+        flag = data[at + _PROPERTIES_AT - 1 : at + _PROPERTIES_AT]
+        if text_at < text_end <= end and time.isdigit() and flag.isdigit():
+            front, back = data[pos:at], data[text_end:end]
+            before = _remembered.get(front)
+            behind = _remembered.get(back)
+            if before is None:
+                before = _remember(front)
+            if behind is None:
+                behind = _remember(back)
+            if before is not None and behind is not None:
+                text = data[text_at:text_end].decode("utf-8", "replace")
+                return {**before, "g": time.decode(), "h": flag.decode(), "i": text, **behind}
+    return _decode_entries(data, pos, end) or None
+
+
+def _remember(part: bytes) -> dict[str, str] | None:
+    """Entries that will come again; None if `part` is not whole entries, or not just what it decodes to."""
+    if len(part) > _REMEMBERED_LENGTH:
+        return None
+    try:
+        entries = _decode_entries(part, 0, len(part))
+        is_exact = _encode_ext(entries) == part  # no absent ones, which would take away what came before
+    except (RemoteProtocolError, UnicodeEncodeError):
+        return None
+    if not is_exact:
+        return None
+    if len(_remembered) >= _REMEMBERED:
+        _remembered.clear()
+    _remembered[part] = entries
+    return entries
+
+
+def _decode_entries(data: bytes, pos: int, end: int) -> dict[str, str]:
+    ext: dict[str, str] = {}
     # Nearly all text here is ASCII, for which slices of one Latin-1 string are right and cheaper than decoding each.
     text = data.decode("latin-1")
     i16, i32 = _I16.unpack_from, _I32.unpack_from
@@ -125,4 +182,4 @@ def _decode_ext(data: bytes, pos: int, end: int) -> dict[str, str] | None:
             ext[key] = value
         else:
             ext.pop(key, None)  # the last of equal keys wins, also when it says "absent"
-    return ext or None
+    return ext

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyromq.errors import ConnectionLost, RequestTimeout
 
@@ -25,10 +25,23 @@ def next_opaque() -> int:
     return ((next(_numbers) + 2**31) & 0xFFFFFFFF) - 2**31
 
 
+class Waiter(Protocol):
+    """Whoever a reply goes to: an asyncio.Future, or something that does at once what the reply is for.
+
+    Called while the connection reads, so it must neither wait nor raise.
+    """
+
+    def done(self) -> bool: ...
+
+    def set_result(self, response: Command, /) -> None: ...
+
+    def set_exception(self, error: Exception, /) -> None: ...
+
+
 class _Call:
     __slots__ = ("code", "deadline", "future", "timeout")
 
-    def __init__(self, future: asyncio.Future[Command], code: int, timeout: float, deadline: float) -> None:
+    def __init__(self, future: Waiter, code: int, timeout: float, deadline: float) -> None:
         self.future = future
         self.code = code
         self.timeout = timeout
@@ -59,10 +72,14 @@ class PendingCalls:
         The error speaks of `timeout`, the time that the caller gave.
         """
         future: asyncio.Future[Command] = self._loop.create_future()
-        self._calls[opaque] = _Call(future, code, timeout, deadline)
+        self.expect(opaque, code, future, deadline, timeout)
+        return future
+
+    def expect(self, opaque: int, code: int, waiter: Waiter, deadline: float, timeout: float) -> None:
+        """As `start`, for a waiter of the caller's."""
+        self._calls[opaque] = _Call(waiter, code, timeout, deadline)
         if self._timer is None or deadline < self._when:
             self._set_timer(deadline)
-        return future
 
     def resolve(self, response: Command) -> bool:
         """Give `response` to the call it answers; False if nobody waits for it (any more)."""

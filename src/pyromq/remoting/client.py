@@ -45,9 +45,13 @@ class RemotingClient:
         listener: ConnectionListener | None = None,
         hooks: Sequence[Hook] = (),
         tls: TlsConfig | None = None,
+        ssl_context: ssl.SSLContext | None = None,
     ) -> None:
+        """`ssl_context` is for who has one already; it counts instead of `tls`."""
         self._config = config = config or ClientConfig()
-        self._context: ssl.SSLContext | None = client_context(tls) if tls is not None and tls.client_enable else None
+        if ssl_context is None and tls is not None and tls.client_enable:
+            ssl_context = client_context(tls)
+        self._context = ssl_context
         self._connecting: dict[str, _Attempt] = {}
         self._connections: dict[str, Connection] = {}
         self._attempts: set[asyncio.Task[Connection]] = set()
@@ -86,7 +90,7 @@ class RemotingClient:
         try:
             response = await self._invoke_on(connection, command, deadline)
             if response.code == ResponseCode.GO_AWAY:
-                self._leave(address, connection)
+                self.leave(address, connection)
                 connection = await self.connection(address, deadline - time.monotonic())
                 response = await self._invoke_on(connection, command, deadline)
         except RequestTimeout as exc:
@@ -127,6 +131,27 @@ class RemotingClient:
             raise ConnectFailed(address, "this client was closed")
         return task.result()
 
+    def open_connection(self, address: str) -> Connection | None:
+        """The connection to `address` if there is an open one, for callers that can do without."""
+        connection = self._connections.get(address)
+        return None if connection is None or connection.closed else connection
+
+    def give_up_if_silent(self, connection: Connection, received: int, seconds: float) -> None:
+        """A request was not answered for `seconds`; `received` is what the connection had read when it went out.
+
+        Silence since then: the peer may be gone without a word. The next request finds out on a new connection instead
+        of waiting here again. A busy connection is left alone.
+        """
+        if connection.received == received and not connection.closed:
+            logger.warning("%s: silent for %.3g s; closing", connection.peer, seconds)
+            connection.abort()
+
+    def leave(self, address: str, connection: Connection) -> None:
+        """Use `connection` no more, since its peer said GO_AWAY; others may still wait for their reply on it."""
+        self._forget(address, connection)
+        if not connection.calls_under_way:
+            connection.close()
+
     def close_connection(self, address: str) -> None:
         """Close the connection to `address`, if there is one; the next request makes a new one."""
         connection = self._connections.pop(address, None)
@@ -150,11 +175,7 @@ class RemotingClient:
         try:
             return await connection.invoke(command, timeout)
         except RequestTimeout:
-            # Silence since the request went out: the peer may be gone without a word. The next request finds out
-            # on a new connection instead of waiting here again. A busy connection is left alone.
-            if connection.received == received and not connection.closed:
-                logger.warning("%s: silent for %.3g s; closing", connection.peer, timeout)
-                connection.abort()
+            self.give_up_if_silent(connection, received, timeout)
             raise
 
     def _attempt(self, address: str) -> _Attempt:
@@ -172,7 +193,7 @@ class RemotingClient:
         host, port = _split(address)
         try:
             async with asyncio.timeout(self._config.connect_timeout):
-                connection = await self._open(host, port)
+                connection = await self._open(address, host, port)
         except TimeoutError:
             raise ConnectFailed(address, f"no connection within {self._config.connect_timeout:.3g} s") from None
         except OSError as exc:  # refused, unreachable, unknown name, failed handshake
@@ -185,8 +206,10 @@ class RemotingClient:
             self._idle = asyncio.create_task(self.endpoint.close_idle(self._config.max_idle_seconds), name="close idle")
         return connection
 
-    async def _open(self, host: str, port: int) -> Connection:
+    async def _open(self, address: str, host: str, port: int) -> Connection:
         connection = Connection(self.endpoint)
+        # What we call the peer by; its own address may look different.
+        connection.context = address
         server_name = host if self._context is not None else None
         try:
             await asyncio.get_running_loop().create_connection(
@@ -196,12 +219,6 @@ class RemotingClient:
             connection.abandon()
             raise
         return connection
-
-    def _leave(self, address: str, connection: Connection) -> None:
-        """Use `connection` no more; others may still wait for their reply on it."""
-        self._forget(address, connection)
-        if not connection.calls_under_way:
-            connection.close()
 
     def _forget(self, address: str, connection: Connection) -> None:
         if self._connections.get(address) is connection:

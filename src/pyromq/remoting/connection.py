@@ -30,6 +30,7 @@ from .writer import TickWriter
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
+    from .calls import Waiter
     from .endpoint import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -150,6 +151,31 @@ class Connection(asyncio.Protocol):
         finally:
             endpoint.oneways.release()
 
+    def start(
+        self, opaque: int, code: int, frame: Sequence[bytes | memoryview], waiter: Waiter | None, timeout: float
+    ) -> bool:
+        """Send a request that is a whole frame already; its reply, or the error instead of one, goes to `waiter`.
+
+        All of it happens now: False, and nothing is sent, if the connection is closed, if `invoke` would have to wait
+        or if hooks want to see requests. Without a waiter the request should be a one-way one. So a caller needs no
+        task of its own to have thousands of requests under way.
+        """
+        endpoint = self._endpoint
+        if self.closed or self._blocked is not None or endpoint.hooks or len(self._calls) >= endpoint.async_permits:
+            return False
+        if waiter is not None:
+            self._calls.expect(opaque, code, waiter, self._loop.time() + timeout, timeout)
+        self._write(frame)
+        return True
+
+    def forget(self, opaque: int) -> None:
+        """Nobody waits any more for the reply to a request that was begun with `start`."""
+        self._calls.forget(opaque)
+
+    async def writable(self, timeout: float) -> bool:
+        """Wait until the peer takes what we write, or the connection closes; False when it did not in time."""
+        return self._blocked is None or await self._writable_until(self._loop.time() + timeout)
+
     # Answering and sending
 
     def reply(self, request: Command, response: Command) -> None:
@@ -181,12 +207,18 @@ class Connection(asyncio.Protocol):
         if self._endpoint.hooks:
             return False
         if not self.closed:
-            self._write((frame,))
+            self._writer.write_frame(frame)
+            if self._blocked is not None:
+                self._cut_off_if_deaf()
         return True
 
     def _write(self, pieces: Sequence[bytes | memoryview]) -> None:
         self._writer.write(pieces)
-        if self._blocked is not None and self._writer.unsent > self._endpoint.max_unsent:
+        if self._blocked is not None:
+            self._cut_off_if_deaf()
+
+    def _cut_off_if_deaf(self) -> None:
+        if self._writer.unsent > self._endpoint.max_unsent:
             self._fail(f"peer does not read, {self._writer.unsent} bytes wait for it")
             self.abort()
 
@@ -278,10 +310,11 @@ class Connection(asyncio.Protocol):
     # Inside
 
     def _take_commands(self) -> None:
-        decoder = self._decoder
+        next_command = self._decoder.next
+        process = self._process
         while not (self._held or self.closed):
             try:
-                command = decoder.next()
+                command = next_command()
             except RemoteProtocolError as exc:
                 self._fail(str(exc))
                 return
@@ -292,7 +325,7 @@ class Connection(asyncio.Protocol):
                 if not self._calls.resolve(command):
                     logger.debug("%s: nobody waits for reply %s", self.peer, command.opaque)
             else:
-                self._process(command)
+                process(command)
 
     def _process(self, request: Command) -> None:
         endpoint = self._endpoint

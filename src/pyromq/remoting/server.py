@@ -100,6 +100,10 @@ class RemotingServer:
         if self._listening is not None:
             self._listening.close()
 
+    def reload_tls(self) -> None:
+        """Read the certificate again, for connections to come. ConfigError if it cannot be used: the old one stays."""
+        self._context = self._named_context() or self._context
+
     async def close(self) -> None:
         """Stop listening, close the connections, wait for all that still runs."""
         self.stop_listening()

@@ -19,6 +19,10 @@ class Service(ABC):
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         """Serve until cancelled; every task starts and ends in here. Calls `listening` once clients can connect."""
 
+    @abstractmethod
+    def reload(self) -> None:
+        """Read again what may change while it runs, such as certificates. What cannot be used changes nothing."""
+
     async def __aenter__(self) -> Self:
         listening = asyncio.get_running_loop().create_future()
         self._running = asyncio.create_task(self.run(lambda: listening.set_result(None)), name=type(self).__name__)

@@ -38,6 +38,15 @@ class TickWriter:
         if self._size > self._limit:
             self.flush()
 
+    def write_frame(self, frame: bytes) -> None:
+        """As `write`, for a single piece."""
+        if not self._pieces:
+            self._loop.call_soon(self.flush)
+        self._pieces.append(frame)
+        self._size += len(frame)
+        if self._size > self._limit:
+            self.flush()
+
     @property
     def unsent(self) -> int:
         """Bytes that the system has not taken yet."""

@@ -63,6 +63,20 @@ async def test_a_permissive_server_takes_plain_text_and_tls_on_one_port(start: S
     assert len(server.connections) == 2
 
 
+async def test_a_client_takes_an_ssl_context_as_it_is(start: Start, authority: Authority, stranger: Authority):
+    server = await start.server(PROCESSORS, {"tls": server_tls(authority)})
+    # With host names checked, which no setting of ours asks for.
+    trusting = ssl.create_default_context(cafile=authority.trust)
+    client = await start.client(None, {"ssl_context": trusting})
+    assert (await client.invoke(server.address, Command.request(ECHO, body=b"hello"), 5.0)).body == b"hello"
+    (connection,) = client.endpoint.connections
+    assert connection.transport.get_extra_info("ssl_object").context is trusting
+
+    wary = await start.client(None, {"ssl_context": ssl.create_default_context(cafile=stranger.trust), "tls": CLIENT})
+    with pytest.raises(ConnectFailed, match="certificate verify failed"):
+        await wary.invoke(server.address, Command.request(ECHO), 5.0)
+
+
 async def test_an_enforcing_server_refuses_plain_text(start: Start, caplog):
     server = await start.server(PROCESSORS, {"tls": TlsConfig(mode=TlsMode.ENFORCING)})
     assert await ask(start, server, CLIENT)
