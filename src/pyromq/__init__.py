@@ -1,3 +1,105 @@
-"""PyroMQ: Apache RocketMQ written anew in Python, with Spark as its data pipeline."""
+"""PyroMQ: Apache RocketMQ written anew in Python, with Spark as its data pipeline.
+
+The client's names are found here: `from pyromq import Producer, Consumer, Message`. They are imported when first asked
+for, so that a broker or a Spark executor that imports PyroMQ does not pay for what it does not use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyromq.client import (
+        Ack,
+        AckUpTo,
+        AdminClient,
+        Averagely,
+        AveragelyByCircle,
+        Client,
+        Commit,
+        Config,
+        ConsistentHash,
+        Consumer,
+        Credentials,
+        DeadLetter,
+        Hook,
+        LocalOffsetStore,
+        MachineRoom,
+        MachineRoomNearby,
+        Message,
+        MessageExt,
+        MessageQueue,
+        OffsetStore,
+        Producer,
+        PullConsumer,
+        Pulled,
+        ReadFrom,
+        ReceivedMessage,
+        Retry,
+        Rollback,
+        SendResult,
+        SendStatus,
+        Sql,
+        StartAt,
+        Strategy,
+        Suspend,
+        Transaction,
+        TransactionProducer,
+        TxSendResult,
+        TxState,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Ack",
+    "AckUpTo",
+    "AdminClient",
+    "Averagely",
+    "AveragelyByCircle",
+    "Client",
+    "Commit",
+    "Config",
+    "ConsistentHash",
+    "Consumer",
+    "Credentials",
+    "DeadLetter",
+    "Hook",
+    "LocalOffsetStore",
+    "MachineRoom",
+    "MachineRoomNearby",
+    "Message",
+    "MessageExt",
+    "MessageQueue",
+    "OffsetStore",
+    "Producer",
+    "PullConsumer",
+    "Pulled",
+    "ReadFrom",
+    "ReceivedMessage",
+    "Retry",
+    "Rollback",
+    "SendResult",
+    "SendStatus",
+    "Sql",
+    "StartAt",
+    "Strategy",
+    "Suspend",
+    "Transaction",
+    "TransactionProducer",
+    "TxSendResult",
+    "TxState",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import pyromq.client
+
+    return getattr(pyromq.client, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

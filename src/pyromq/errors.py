@@ -8,6 +8,7 @@ PyroMQError
 ├── ConnectionLost          the connection ended before the answer came; also a ConnectionError
 │   └── ConnectFailed           it never came to be
 ├── RequestTimeout          the answer did not come in time; the request may have taken effect; also a TimeoutError
+│   ├── SendTimeout             the time for a send ran out: `attempts` as in SendFailed
 │   └── ReplyTimeout            a request() was sent, but nobody answered it
 ├── TooManyRequests         as many requests are under way as the limit allows
 ├── StateError              not started, already closed, or inherited by a forked process
@@ -16,6 +17,7 @@ PyroMQError
 ├── RouteNotFound           no name server knows a broker that has the topic, or the broker itself
 ├── SendFailed              every attempt to send failed: `attempts`, each a broker and its error
 ├── ReplyError              a reply to this message cannot be made
+├── PartialFailure          asked of several servers, done by some: `done`, `failures`, `partial`
 ├── ConfigError             a setting or its file is wrong; says which and where
 ├── BrokerError             the server said no: `code`, `remark`, `server`; `retriable` is a fact of the class
 │   └── one class per response code: SystemBusy (2), TopicNotFound (17), …, see BY_CODE
@@ -28,7 +30,7 @@ PyroMQError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,6 +140,18 @@ class SendFailed(PyroMQError):
             self.code = attempts[-1][1].code
 
 
+class SendTimeout(RequestTimeout):
+    """The time that a send had, all its attempts together, ran out. The message may have been stored."""
+
+    def __init__(self, topic: str, attempts: Sequence[tuple[str, PyroMQError]], seconds: float) -> None:
+        peer = attempts[-1][0] if attempts else "no broker"
+        super().__init__(peer, 310, seconds)
+        tried = "; ".join(f"{broker}: {error}" for broker, error in attempts) or "nothing was tried"
+        self.args = (f"{topic}: not sent within {seconds:g} s in {len(attempts)} attempts: {tried}",)
+        self.topic = topic
+        self.attempts = tuple(attempts)
+
+
 class ReplyTimeout(RequestTimeout):
     """A request() was stored, but nobody answered it in time."""
 
@@ -148,6 +162,27 @@ class ReplyError(PyroMQError):
     """A reply to this message cannot be made: it does not say where a reply should go."""
 
     code = 10007
+
+
+class PartialFailure(PyroMQError):
+    """What was asked of several servers failed at one of them at least. What the others did stays done.
+
+    `done` names those that did it, `failures` the others, each with its error. `partial` is what could be found out
+    nevertheless, where the operation finds out something.
+    """
+
+    def __init__(
+        self, what: str, done: Sequence[str], failures: Sequence[tuple[str, PyroMQError]], partial: Any = None
+    ) -> None:
+        failed = "; ".join(f"{name}: {error}" for name, error in failures)
+        super().__init__(f"{what}: failed at {len(failures)} of {len(done) + len(failures)}: {failed}")
+        self.what = what
+        self.done = tuple(done)
+        self.failures = tuple(failures)
+        self.partial: Any = partial
+        if failures:
+            self.code = failures[0][1].code
+            self.address = failures[0][1].address
 
 
 class ConfigError(PyroMQError):

@@ -294,6 +294,20 @@ class ConsumeMessageDirectly(Header):
     group_sys_flag: I32 | None = None
 
 
+class RecallMessage(Header):
+    """370, from 5.x on: a delayed message that was not delivered yet shall not be."""
+
+    producer_group: str
+    topic: str
+    recall_handle: str
+
+
+class RecallMessageReply(Header):
+    """The id of the message that was recalled."""
+
+    msg_id: str
+
+
 class CreateTopic(Header):
     """17"""
 

@@ -1,0 +1,36 @@
+"""The admin client: what operators do by hand, and tools for them, as coroutines (docs/spec/client.md 5)."""
+
+from .acl import Account, Acl, AclAdmin, AclVersion, Policy, PolicyEntry, User
+from .admin_client import AdminClient
+from .brokers import BrokerAdmin
+from .clients import ClientAdmin
+from .groups import GroupAdmin
+from .messages import MessageAdmin
+from .name_servers import NameServerAdmin
+from .offsets import OffsetAdmin, ResetResult
+from .progress import GroupProgress, QueueProgress
+from .topics import TopicAdmin
+from .tracks import MessageTrack, TrackState
+
+__all__ = [
+    "Account",
+    "Acl",
+    "AclAdmin",
+    "AclVersion",
+    "AdminClient",
+    "BrokerAdmin",
+    "ClientAdmin",
+    "GroupAdmin",
+    "GroupProgress",
+    "MessageAdmin",
+    "MessageTrack",
+    "NameServerAdmin",
+    "OffsetAdmin",
+    "Policy",
+    "PolicyEntry",
+    "QueueProgress",
+    "ResetResult",
+    "TopicAdmin",
+    "TrackState",
+    "User",
+]

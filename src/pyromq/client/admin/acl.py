@@ -1,0 +1,348 @@
+"""`admin.acl`: who may do what. Brokers of 4.9 have accounts (50 to 53), those of 5.x users and policies (3001-3010).
+
+A broker without access control refuses these requests, and so does one of the other line: RequestCodeNotSupported. Each
+broker keeps its own list; a change is made at `brokers`, at the masters of a cluster, or at all masters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from pyromq.errors import BrokerError, RemoteProtocolError
+from pyromq.protocol import fastjson
+from pyromq.protocol.bodies import DataVersion
+from pyromq.protocol.bodies.base import Body, written
+from pyromq.protocol.bodies.conversion import convert
+from pyromq.protocol.codes import RequestCode, ResponseCode
+from pyromq.protocol.header import Header
+
+from .asking import each
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyromq.protocol.command import Command
+
+    from .asking import Asking
+    from .places import Places
+
+B = TypeVar("B", bound=Body)
+
+_SEPARATOR = ","
+
+
+# 4.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """An account of 4.9. Permissions are DENY, PUB, SUB or PUB|SUB; those of topics and groups read `name=PUB`."""
+
+    access_key: str
+    secret_key: str
+    white_remote_address: str = ""
+    admin: bool = False
+    default_topic_perm: str = "DENY"
+    default_group_perm: str = "DENY"
+    topic_perms: tuple[str, ...] = ()
+    group_perms: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        # The secret stays out of logs and tracebacks.
+        return f"Account({self.access_key!r}, admin={self.admin})"
+
+
+@dataclass(frozen=True, slots=True)
+class AclVersion:
+    """The versions of a broker's accounts: of each file, and `version`, which 4.9.7 renews only when it starts."""
+
+    broker_name: str
+    address: str
+    cluster: str
+    version: DataVersion
+    files: dict[str, DataVersion]
+
+
+class UpdateAclConfig(Header):
+    """50"""
+
+    access_key: str
+    secret_key: str
+    white_remote_address: str
+    admin: bool
+    default_topic_perm: str
+    default_group_perm: str
+    topic_perms: str | None = None
+    group_perms: str | None = None
+
+
+class DeleteAclConfig(Header):
+    """51"""
+
+    access_key: str
+
+
+class GetAclInfoReply(Header):
+    """To 52. The versions are JSON."""
+
+    broker_name: str = ""
+    broker_addr: str = ""
+    cluster_name: str = ""
+    version: str = ""
+    all_acl_file_version: str = ""
+
+
+class UpdateGlobalWhiteAddresses(Header):
+    """53"""
+
+    global_white_addrs: str
+    acl_file_full_path: str | None = None
+
+
+# 5.x
+
+
+class User(Body, frozen=True, kw_only=True):
+    """A user of 5.x. `user_type` is Super or Normal, `user_status` enable or disable. Brokers hide passwords."""
+
+    password: str | None = None
+    user_status: str | None = None
+    user_type: str | None = None
+    username: str
+
+    def __repr__(self) -> str:
+        return f"User({self.username!r}, {self.user_type}, {self.user_status})"
+
+
+class PolicyEntry(Body, frozen=True, kw_only=True):
+    """What is allowed or denied: `Topic:orders`, `Group:*`, … to `actions` (Pub, Sub, …) from some addresses."""
+
+    actions: list[str] = written([])
+    decision: str | None = None
+    resource: str
+    source_ips: list[str] = written([])
+
+
+class Policy(Body, frozen=True, kw_only=True):
+    """`policy_type` is Custom or Default."""
+
+    entries: list[PolicyEntry] = written([])
+    policy_type: str | None = None
+
+
+class Acl(Body, frozen=True, kw_only=True):
+    """What a subject, `User:name`, may do."""
+
+    policies: list[Policy] = written([])
+    subject: str
+
+
+class UserName(Header):
+    """3001 to 3004"""
+
+    username: str
+
+
+class UserFilter(Header):
+    """3005: a part of the names."""
+
+    filter: str | None = None
+
+
+class Subject(Header):
+    """3006, 3007, 3009"""
+
+    subject: str
+
+
+class DeleteAcl(Header):
+    """3008: of the whole subject, or of one resource."""
+
+    subject: str
+    policy_type: str | None = None
+    resource: str | None = None
+
+
+class AclFilter(Header):
+    """3010"""
+
+    subject_filter: str | None = None
+    resource_filter: str | None = None
+
+
+class AclAdmin:
+    """Operations on accounts, users and policies."""
+
+    def __init__(self, asking: Asking, places: Places) -> None:
+        self._asking = asking
+        self._places = places
+
+    # Accounts of 4.9
+
+    async def set_account(
+        self, account: Account, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> list[str]:
+        """Make an account or replace it; gives the addresses."""
+        header = UpdateAclConfig(
+            access_key=account.access_key,
+            secret_key=account.secret_key,
+            white_remote_address=account.white_remote_address,
+            admin=account.admin,
+            default_topic_perm=account.default_topic_perm,
+            default_group_perm=account.default_group_perm,
+            topic_perms=_SEPARATOR.join(account.topic_perms) or None,
+            group_perms=_SEPARATOR.join(account.group_perms) or None,
+        )
+        what = f"set account {account.access_key}"
+        return await self._change(what, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header, None, cluster, brokers)
+
+    async def delete_account(
+        self, access_key: str, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> list[str]:
+        header = DeleteAclConfig(access_key)
+        what = f"delete account {access_key}"
+        return await self._change(what, RequestCode.DELETE_ACL_CONFIG, header, None, cluster, brokers)
+
+    async def versions(
+        self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> dict[str, AclVersion]:
+        """By address, which version of the accounts each broker has."""
+
+        async def ask(address: str) -> AclVersion:
+            return _version(await self._asking.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO))
+
+        answers = await each("versions of accounts", await self._places.masters(cluster, brokers), ask)
+        return answers.check(answers.results)
+
+    async def set_white_addresses(
+        self,
+        addresses: Iterable[str],
+        *,
+        file: str | None = None,
+        cluster: str | None = None,
+        brokers: str | Iterable[str] | None = None,
+    ) -> list[str]:
+        """From these addresses everything is allowed. `file` names one of several that a broker reads."""
+        header = UpdateGlobalWhiteAddresses(_SEPARATOR.join(addresses), file)
+        code = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
+        return await self._change("set white addresses", code, header, None, cluster, brokers)
+
+    # Users of 5.x
+
+    async def create_user(
+        self, user: User, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> list[str]:
+        header, body = UserName(user.username), user.encode()
+        what = f"create user {user.username}"
+        return await self._change(what, RequestCode.AUTH_CREATE_USER, header, body, cluster, brokers)
+
+    async def update_user(
+        self, user: User, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> list[str]:
+        """What is None stays as it is."""
+        header, body = UserName(user.username), user.encode()
+        what = f"update user {user.username}"
+        return await self._change(what, RequestCode.AUTH_UPDATE_USER, header, body, cluster, brokers)
+
+    async def delete_user(
+        self, username: str, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> list[str]:
+        header = UserName(username)
+        what = f"delete user {username}"
+        return await self._change(what, RequestCode.AUTH_DELETE_USER, header, None, cluster, brokers)
+
+    async def user(self, broker: str, username: str) -> User:
+        """Raises BrokerError with code 3001 if there is none."""
+        address = await self._places.address(broker)
+        reply = await self._asking.ask(address, RequestCode.AUTH_GET_USER, UserName(username))
+        if not reply.body_bytes:
+            raise BrokerError(f"there is no user {username}", address, ResponseCode.USER_NOT_EXIST)
+        return User.decode(reply.body_bytes)
+
+    async def users(self, broker: str, filter: str | None = None) -> list[User]:  # noqa: A002 - RocketMQ's word
+        """All users of a broker, or those whose name has `filter` in it."""
+        address = await self._places.address(broker)
+        return _list(User, await self._asking.ask(address, RequestCode.AUTH_LIST_USER, UserFilter(filter)))
+
+    # Policies of 5.x
+
+    async def create_acl(
+        self, acl: Acl, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> list[str]:
+        header, body = Subject(acl.subject), acl.encode()
+        what = f"create acl of {acl.subject}"
+        return await self._change(what, RequestCode.AUTH_CREATE_ACL, header, body, cluster, brokers)
+
+    async def update_acl(
+        self, acl: Acl, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> list[str]:
+        header, body = Subject(acl.subject), acl.encode()
+        what = f"update acl of {acl.subject}"
+        return await self._change(what, RequestCode.AUTH_UPDATE_ACL, header, body, cluster, brokers)
+
+    async def delete_acl(
+        self,
+        subject: str,
+        *,
+        resource: str | None = None,
+        policy_type: str | None = None,
+        cluster: str | None = None,
+        brokers: str | Iterable[str] | None = None,
+    ) -> list[str]:
+        """Delete all that was said of a subject, or what was said of one resource."""
+        header = DeleteAcl(subject, policy_type, resource)
+        what = f"delete acl of {subject}"
+        return await self._change(what, RequestCode.AUTH_DELETE_ACL, header, None, cluster, brokers)
+
+    async def acl(self, broker: str, subject: str) -> Acl:
+        """Raises BrokerError with code 3002 if there is none."""
+        address = await self._places.address(broker)
+        reply = await self._asking.ask(address, RequestCode.AUTH_GET_ACL, Subject(subject))
+        if not reply.body_bytes:
+            raise BrokerError(f"there is no acl of {subject}", address, ResponseCode.POLICY_NOT_EXIST)
+        return Acl.decode(reply.body_bytes)
+
+    async def acls(self, broker: str, *, subject: str | None = None, resource: str | None = None) -> list[Acl]:
+        """All of a broker, or those with these texts in their subject and resource."""
+        address = await self._places.address(broker)
+        header = AclFilter(subject, resource)
+        return _list(Acl, await self._asking.ask(address, RequestCode.AUTH_LIST_ACL, header))
+
+    async def _change(
+        self,
+        what: str,
+        code: int,
+        header: Header,
+        body: bytes | None,
+        cluster: str | None,
+        brokers: str | Iterable[str] | None,
+    ) -> list[str]:
+        addresses = await self._places.masters(cluster, brokers)
+        answers = await each(what, addresses, lambda address: self._asking.ask(address, code, header, body))
+        answers.check()
+        return addresses
+
+
+def _version(reply: Command) -> AclVersion:
+    header = reply.header(GetAclInfoReply)
+    files = fastjson.loads(header.all_acl_file_version) if header.all_acl_file_version else {}
+    if not isinstance(files, dict):
+        raise RemoteProtocolError("the versions of the files with accounts are no object")
+    return AclVersion(
+        broker_name=header.broker_name,
+        address=header.broker_addr,
+        cluster=header.cluster_name,
+        version=DataVersion.decode(header.version.encode()) if header.version else DataVersion(),
+        files={str(path): convert(DataVersion, version) for path, version in files.items()},
+    )
+
+
+def _list(kind: type[B], reply: Command) -> list[B]:
+    """A body that is an array; no body at all is an empty one."""
+    if not reply.body_bytes:
+        return []
+    entries = fastjson.loads(reply.body_bytes)
+    if not isinstance(entries, list):
+        raise RemoteProtocolError(f"expected a list of {kind.__name__}")
+    return [convert(kind, entry) for entry in entries]

@@ -1,0 +1,88 @@
+"""AdminClient: everything an operator asks of a cluster, by subject."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from ..client import Client
+from .acl import AclAdmin
+from .asking import Asking
+from .brokers import BrokerAdmin
+from .clients import ClientAdmin
+from .groups import GroupAdmin
+from .messages import MessageAdmin
+from .name_servers import NameServerAdmin
+from .offsets import OffsetAdmin
+from .places import Places
+from .topics import TopicAdmin
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+GROUP = "admin_ext_group"
+
+
+class AdminClient:
+    """Looks at a cluster and changes it.
+
+        async with AdminClient("localhost:9876") as admin:
+            await admin.topics.create("orders", write_queues=4, read_queues=4)
+            print((await admin.groups.progress("billing")).lag)
+
+    What is not found raises. Where several servers are asked, they are asked at the same time; if some fail, the
+    operation raises PartialFailure, which says who did it, who failed and why, and what was found out nevertheless.
+    Names are taken as they are: a client's namespace is not put in front of them.
+
+    `timeout` is for one request, in seconds. `client` may be shared with producers and consumers.
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] | None = None,
+        *,
+        client: Client | None = None,
+        timeout: float = 5.0,
+        group: str = GROUP,
+    ) -> None:
+        self._client = client if client is not None else Client(namesrv)
+        self._member = _Member(group)
+        self._asking = asking = Asking(self._client, timeout)
+        places = Places(asking)
+        self.namesrv = NameServerAdmin(asking)
+        self.brokers = BrokerAdmin(asking, places)
+        self.clients = ClientAdmin(asking, places)
+        self.topics = TopicAdmin(asking, places, self.namesrv)
+        self.groups = GroupAdmin(asking, places, self.topics, self.clients)
+        self.offsets = OffsetAdmin(asking, places, self.groups)
+        self.messages = MessageAdmin(asking, places, self.topics, self.groups)
+        self.acl = AclAdmin(asking, places)
+
+    async def start(self) -> Self:
+        """Needs no server to be there. StateError if the client has an admin of this group already."""
+        await self._client.join(self._member)
+        self._asking.started = True
+        return self
+
+    async def close(self) -> None:
+        """Always ends. Requests under way on a client of its own fail with ConnectionLost."""
+        self._asking.started = False
+        await self._client.leave(self._member)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+
+class _Member:
+    """What the client knows of an admin: that it is there."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+
+    def topics(self) -> Collection[str]:
+        return ()
+
+    def route_changed(self, topic: str) -> None:
+        """Routes are asked for anew each time, so there is nothing to do."""

@@ -1,0 +1,138 @@
+"""`admin.brokers`: the brokers of all clusters, their settings and figures, and cleaning up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyromq.protocol.bodies import BrokerStatsData, ConsumeStatsList, KVTable
+from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.headers import (
+    AddWritePermReply,
+    GetBrokerConsumeStats,
+    ViewBrokerStatsData,
+    WipeWritePerm,
+    WipeWritePermReply,
+)
+
+from .asking import SLOW, each
+from .config_text import config_from, config_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyromq.protocol.bodies import ClusterInfo
+
+    from .asking import Asking
+    from .places import Places
+
+
+class BrokerAdmin:
+    """Operations on brokers. `broker` is an address, or a name, which means its master."""
+
+    def __init__(self, asking: Asking, places: Places) -> None:
+        self._asking = asking
+        self._places = places
+
+    async def cluster_info(self) -> ClusterInfo:
+        """All brokers by name, and the broker names of each cluster. A name may be without addresses."""
+        return await self._places.cluster_info()
+
+    async def config(self, broker: str) -> dict[str, str]:
+        """All settings of a broker, by RocketMQ's keys."""
+        address = await self._places.address(broker)
+        return config_from(await self._asking.ask(address, RequestCode.GET_BROKER_CONFIG), address)
+
+    async def set_config(
+        self,
+        changes: Mapping[str, str],
+        *,
+        cluster: str | None = None,
+        brokers: str | Iterable[str] | None = None,
+    ) -> list[str]:
+        """Change settings at once and in the brokers' files; slaves are among those of a cluster. Gives the addresses.
+
+        A broker that refuses one of the keys (NoPermission) changes nothing. Keys that it does not know are ignored.
+        """
+        addresses = await self._places.everyone(cluster, brokers)
+        body = config_text(changes)
+        answers = await each(
+            f"set {', '.join(changes)}",
+            addresses,
+            lambda address: self._asking.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body),
+        )
+        answers.check()
+        return addresses
+
+    async def runtime(self, broker: str) -> dict[str, str]:
+        """What a broker measures of itself, as text under RocketMQ's keys (docs/spec/broker.md 12.2)."""
+        reply = await self._asking.ask(await self._places.address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
+        return KVTable.decode(reply.body_bytes).table
+
+    async def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:
+        """A counter over the last minute, hour and day: `TOPIC_PUT_NUMS` of a topic, `GROUP_GET_NUMS` of `topic@group`.
+
+        Raises ServerError for one that does not exist, as it does not before something was counted.
+        """
+        header = ViewBrokerStatsData(name, key)
+        reply = await self._asking.ask(await self._places.address(broker), RequestCode.VIEW_BROKER_STATS_DATA, header)
+        return BrokerStatsData.decode(reply.body_bytes)
+
+    async def consume_stats(self, broker: str, *, ordered: bool = False) -> ConsumeStatsList:
+        """How far all groups are on one broker, in one answer; with `ordered` only in ordered topics."""
+        header = GetBrokerConsumeStats(ordered)
+        reply = await self._asking.ask(
+            await self._places.address(broker), RequestCode.GET_BROKER_CONSUME_STATS, header, slow=SLOW
+        )
+        return ConsumeStatsList.decode(reply.body_bytes)
+
+    # Cleaning
+
+    async def clean_queues(
+        self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> list[str]:
+        """Delete consume queues whose messages are all gone from the log. Gives the addresses."""
+        return await self._clean("clean expired queues", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, cluster, brokers)
+
+    async def clean_topics(
+        self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> list[str]:
+        """Delete consume queues of topics that do not exist. Gives the addresses."""
+        return await self._clean("clean unused topics", RequestCode.CLEAN_UNUSED_TOPIC, cluster, brokers)
+
+    async def clean_log(self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None) -> list[str]:
+        """Delete files of the log that have been kept long enough, now instead of at night. Gives the addresses."""
+        return await self._clean("delete expired log", RequestCode.DELETE_EXPIRED_COMMITLOG, cluster, brokers)
+
+    async def _clean(self, what: str, code: int, cluster: str | None, brokers: str | Iterable[str] | None) -> list[str]:
+        addresses = await self._places.everyone(cluster, brokers)
+        answers = await each(what, addresses, lambda address: self._asking.ask(address, code, slow=SLOW))
+        answers.check()
+        return addresses
+
+    # Write permission, which name servers take from the routes they give
+
+    async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
+        """Let nobody send to a broker any more; consumers go on. By name server the number of topics that it has."""
+        answers = await self._asking.ask_name_servers(
+            f"wipe write permission of {broker_name}",
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+            WipeWritePerm(broker_name),
+        )
+        counts = {
+            address: reply.header(WipeWritePermReply).wipe_topic_count for address, reply in answers.results.items()
+        }
+        answers.check(counts)
+        return counts
+
+    async def add_write_perm(self, broker_name: str) -> dict[str, int]:
+        """Undo `wipe_write_perm`: all topics of the broker can be read and written, whatever was set before."""
+        answers = await self._asking.ask_name_servers(
+            f"add write permission of {broker_name}",
+            RequestCode.ADD_WRITE_PERM_OF_BROKER,
+            WipeWritePerm(broker_name),
+        )
+        counts = {
+            address: reply.header(AddWritePermReply).add_topic_count for address, reply in answers.results.items()
+        }
+        answers.check(counts)
+        return counts

@@ -1,0 +1,254 @@
+"""`admin.groups`: consumer groups, their settings, members and progress; producer groups and their members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ConsumerNotOnline, PyroMQError, ServerError, SubscriptionGroupNotExist
+from pyromq.protocol.bodies import (
+    ConsumerConnection,
+    ConsumeStats,
+    ProducerConnection,
+    ProducerTableInfo,
+    QueryConsumeTimeSpanBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
+from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.headers import (
+    DeleteSubscriptionGroup,
+    GetConsumerConnectionList,
+    GetConsumeStats,
+    GetProducerConnectionList,
+    QueryConsumeTimeSpan,
+)
+
+from ..names import check_group, dlq_topic, retry_topic
+from .asking import each
+from .progress import progress_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyromq.protocol.bodies import Connection, ProducerInfo, QueueTimeSpan, SubscriptionData
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from .asking import Asking
+    from .clients import ClientAdmin
+    from .places import Places
+    from .progress import GroupProgress
+    from .topics import TopicAdmin
+
+
+class _DeleteGroup(DeleteSubscriptionGroup):
+    """207 for both: 5.x calls the field otherwise."""
+
+    clean_offset: bool = False
+
+
+class GroupAdmin:
+    """Operations on groups. The names are those that brokers know: no namespace is added."""
+
+    def __init__(self, asking: Asking, places: Places, topics: TopicAdmin, clients: ClientAdmin) -> None:
+        self._asking = asking
+        self._places = places
+        self._topics = topics
+        self._clients = clients
+
+    # Changes
+
+    async def create(
+        self,
+        config: SubscriptionGroupConfig | str,
+        *,
+        cluster: str | None = None,
+        brokers: str | Iterable[str] | None = None,
+    ) -> list[str]:
+        """Make a group, or give it other settings, all of them; on `brokers`, the masters of a cluster, or everywhere.
+
+        Gives the addresses. A name alone means RocketMQ's own settings.
+        """
+        if isinstance(config, str):
+            config = SubscriptionGroupConfig(group_name=config)
+        check_group(config.group_name)
+        addresses = await self._places.masters(cluster, brokers)
+        body = config.encode()
+        answers = await each(
+            f"create group {config.group_name}",
+            addresses,
+            lambda address: self._asking.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body),
+        )
+        answers.check()
+        return addresses
+
+    async def delete(
+        self,
+        group: str,
+        *,
+        cluster: str | None = None,
+        brokers: str | Iterable[str] | None = None,
+        remove_offsets: bool = False,
+    ) -> None:
+        """Delete a group, and with `remove_offsets` how far it had come. It need not be there.
+
+        Unless it is for some `brokers` only, its retry and dead-letter topics go, too, with what is in them.
+        """
+        header = _DeleteGroup(group, remove_offsets, remove_offsets)
+        answers = await each(
+            f"delete group {group}",
+            await self._places.masters(cluster, brokers),
+            lambda address: self._asking.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header),
+        )
+        answers.check()
+        if brokers is None:
+            await self._topics.delete(retry_topic(group), cluster=cluster)
+            await self._topics.delete(dlq_topic(group), cluster=cluster)
+
+    # Settings
+
+    async def names(self, cluster: str | None = None) -> list[str]:
+        """All groups that any broker has settings of, sorted."""
+        tables = await self._tables(cluster)
+        return sorted({name for table in tables.values() for name in table})
+
+    async def config(self, group: str, cluster: str | None = None) -> dict[str, SubscriptionGroupConfig]:
+        """The settings of a group by broker address. Raises SubscriptionGroupNotExist if nobody knows it.
+
+        All groups are fetched: asked for one (352), a 5.x broker would make it if it is not there.
+        """
+        tables = await self._tables(cluster)
+        found = {address: table[group] for address, table in tables.items() if group in table}
+        if not found:
+            raise SubscriptionGroupNotExist(f"no broker knows group {group}")
+        return found
+
+    async def configs(self, broker: str) -> dict[str, SubscriptionGroupConfig]:
+        """All groups of one broker."""
+        return await self._table(await self._places.address(broker))
+
+    async def _tables(self, cluster: str | None) -> dict[str, dict[str, SubscriptionGroupConfig]]:
+        answers = await each("groups", await self._places.masters(cluster), self._table)
+        return answers.check(answers.results)
+
+    async def _table(self, address: str) -> dict[str, SubscriptionGroupConfig]:
+        reply = await self._asking.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return SubscriptionGroupWrapper.decode(reply.body_bytes).subscription_group_table
+
+    # Progress
+
+    async def progress(self, group: str, topic: str | None = None, *, clients: bool = False) -> GroupProgress:
+        """How far a group is in all topics, or in one. Raises ConsumerNotOnline if it has no offset anywhere.
+
+        `clients` finds out which consumer has which queue, which asks every one of them. If a broker does not answer,
+        PartialFailure has the rows of the others in `partial`.
+        """
+        serving = await (self._places.serving(topic) if topic else self._places.serving_group(group))
+        answers = await each(
+            f"progress of group {group}", serving, lambda name: self.stats_at(serving[name], group, topic)
+        )
+        owners = await self._owners(group) if clients else {}
+        progress = progress_of(group, answers.results.values(), owners)
+        answers.check(progress)
+        if not progress.rows:
+            raise ConsumerNotOnline(f"group {group} has no offset{f' in topic {topic}' if topic else ''} on any broker")
+        return progress
+
+    async def stats_at(self, address: str, group: str, topic: str | None = None) -> ConsumeStats:
+        """What one broker says of a group's progress; without rows if it knows of none."""
+        reply = await self._asking.ask(address, RequestCode.GET_CONSUME_STATS, GetConsumeStats(group, topic))
+        return ConsumeStats.decode(reply.body_bytes)
+
+    async def time_span(self, group: str, topic: str) -> list[QueueTimeSpan]:
+        """The times of the first, the last and the last consumed message of each queue. Raises TopicNotFound."""
+        serving = await self._places.serving(topic)
+        header = QueryConsumeTimeSpan(topic, group)
+        answers = await each(
+            f"time span of {group} in {topic}",
+            serving,
+            lambda name: self._asking.ask(serving[name], RequestCode.QUERY_CONSUME_TIME_SPAN, header),
+        )
+        spans = [
+            span
+            for reply in answers.results.values()
+            for span in QueryConsumeTimeSpanBody.decode(reply.body_bytes).consume_time_span_set
+        ]
+        answers.check(spans)
+        return sorted(spans, key=lambda span: span.message_queue)
+
+    async def _owners(self, group: str) -> dict[MessageQueue, str]:
+        try:
+            members = [member.client_id for member in (await self.connections(group)).connection_set]
+        except ConsumerNotOnline:
+            return {}
+        # Who does not answer has unknown queues: that is no reason to withhold the others'.
+        infos = await each(
+            f"queues of group {group}", members, lambda client_id: self._clients.running_info(group, client_id)
+        )
+        return {queue: client_id for client_id, info in infos.results.items() for queue in info.mq_table}
+
+    # Members
+
+    async def connections(self, group: str) -> ConsumerConnection:
+        """Who consumes, and what. Raises ConsumerNotOnline if nobody does.
+
+        Consumers are connected to all brokers; all are asked, so that one is found that some lost.
+        """
+        serving = await self._places.serving_group(group)
+        header = GetConsumerConnectionList(group)
+        answers = await each(
+            f"consumers of group {group}",
+            serving,
+            lambda name: self._asking.ask(serving[name], RequestCode.GET_CONSUMER_CONNECTION_LIST, header),
+        )
+        found = [ConsumerConnection.decode(reply.body_bytes) for reply in answers.results.values()]
+        if not found:
+            raise _most_telling(answers.failures.values(), ConsumerNotOnline)
+        return _joined(found)
+
+    async def producers(self, group: str, topic: str) -> list[Connection]:
+        """The members of a producer group that brokers of `topic` know. Raises ServerError if there are none."""
+        serving = await self._places.serving(topic)
+        header = GetProducerConnectionList(group)
+        answers = await each(
+            f"producers of group {group}",
+            serving,
+            lambda name: self._asking.ask(serving[name], RequestCode.GET_PRODUCER_CONNECTION_LIST, header),
+        )
+        members = {
+            member.client_id: member
+            for reply in answers.results.values()
+            for member in ProducerConnection.decode(reply.body_bytes).connection_set
+        }
+        if not members:
+            raise _most_telling(answers.failures.values(), ServerError)
+        return [members[client_id] for client_id in sorted(members)]
+
+    async def all_producers(self, broker: str) -> dict[str, list[ProducerInfo]]:
+        """Every producer that one broker knows, by group."""
+        reply = await self._asking.ask(await self._places.address(broker), RequestCode.GET_ALL_PRODUCER_INFO)
+        return ProducerTableInfo.decode(reply.body_bytes).data
+
+
+def _joined(found: list[ConsumerConnection]) -> ConsumerConnection:
+    """What several brokers heard of one group. Of two subscriptions to a topic the newer one counts."""
+    members = {member.client_id: member for heard in found for member in heard.connection_set}
+    subscriptions: dict[str, SubscriptionData] = {}
+    for heard in found:
+        for topic, subscription in heard.subscription_table.items():
+            known = subscriptions.get(topic)
+            if known is None or known.sub_version < subscription.sub_version:
+                subscriptions[topic] = subscription
+    first = found[0]
+    return ConsumerConnection(
+        connection_set=[members[client_id] for client_id in sorted(members)],
+        consume_from_where=first.consume_from_where,
+        consume_type=first.consume_type,
+        message_model=first.message_model,
+        subscription_table=subscriptions,
+    )
+
+
+def _most_telling(failures: Iterable[PyroMQError], absent: type[PyroMQError]) -> PyroMQError:
+    """Of the reasons why nothing was found: one that is more than `absent`, which may be wrong where others failed."""
+    failed = list(failures)
+    return next((failure for failure in failed if not isinstance(failure, absent)), failed[0])

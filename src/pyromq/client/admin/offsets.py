@@ -1,0 +1,236 @@
+"""`admin.offsets`: where queues begin and end, and where groups go on in them.
+
+A group that is online keeps its offsets itself and commits them every few seconds, so they can only be changed by
+asking its consumers to. Those of a group that is offline are changed at the brokers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyromq.errors import BrokerError, ConsumerNotOnline, NoMessage
+from pyromq.protocol.bodies import ResetOffsetBody, TopicStatsTable
+from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.headers import (
+    CloneGroupOffset,
+    GetConsumerConnectionList,
+    GetEarliestStoreTime,
+    GetEarliestStoreTimeReply,
+    GetMaxOffset,
+    GetMinOffset,
+    GetTopicStatsInfo,
+    OffsetReply,
+    QueryConsumerOffset,
+    ResetOffset,
+    SearchOffset,
+    UpdateConsumerOffset,
+)
+
+from .asking import each
+from .times import from_millis, to_millis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from pyromq.protocol.header import Header
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from .asking import Asking
+    from .groups import GroupAdmin
+    from .places import Places
+
+_END = -1  # in place of a time: behind the last message
+
+
+@dataclass(frozen=True, slots=True)
+class ResetResult:
+    """Where a group goes on. `online` names the brokers whose consumers were told to, `offline` those that were set."""
+
+    offsets: dict[MessageQueue, int]
+    online: tuple[str, ...]
+    offline: tuple[str, ...]
+
+
+class OffsetAdmin:
+    """Operations on offsets."""
+
+    def __init__(self, asking: Asking, places: Places, groups: GroupAdmin) -> None:
+        self._asking = asking
+        self._places = places
+        self._groups = groups
+
+    # Of queues
+
+    async def minimum(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that the queue still has."""
+        address = await self._places.master_of(queue)
+        return await self._ask(address, RequestCode.GET_MIN_OFFSET, GetMinOffset(queue.topic, queue.queue_id))
+
+    async def maximum(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        return await self._find(await self._places.master_of(queue), queue, _END)
+
+    async def at_time(self, queue: MessageQueue, when: datetime) -> int:
+        """The offset of the first message that was stored at this time or later, as exactly as brokers know it.
+
+        Brokers of 4.9 take the nearest message, and the last one for a time after it.
+        """
+        return await self._find(await self._places.master_of(queue), queue, to_millis(when))
+
+    async def earliest_store_time(self, queue: MessageQueue) -> datetime:
+        """When the oldest message was stored. Raises NoMessage if there is none."""
+        address = await self._places.master_of(queue)
+        header = GetEarliestStoreTime(queue.topic, queue.queue_id)
+        reply = await self._asking.ask(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+        when = from_millis(reply.header(GetEarliestStoreTimeReply).timestamp)
+        if when is None:
+            raise NoMessage(f"{queue} has no message", address)
+        return when
+
+    # Of groups
+
+    async def committed(self, group: str, queue: MessageQueue) -> int:
+        """The offset that `group` goes on with. Raises QueryNotFound if it has none.
+
+        Brokers say 0 for a group without one while a queue still has its first message in memory.
+        """
+        address = await self._places.master_of(queue)
+        header = QueryConsumerOffset(group, queue.topic, queue.queue_id)
+        return await self._ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
+
+    async def set(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Let an offline group go on with these offsets. An online one writes its own over them."""
+        addresses: dict[MessageQueue, str] = {}
+        for topic in dict.fromkeys(queue.topic for queue in offsets):
+            masters = await self._places.masters_of(topic)
+            for queue in offsets:
+                if queue.topic == topic:
+                    addresses[queue] = masters.get(queue.broker_name) or await self._places.master_of(queue)
+        answers = await each(
+            f"set offsets of group {group}",
+            offsets,
+            lambda queue: self._commit(addresses[queue], group, queue, offsets[queue]),
+        )
+        answers.check()
+
+    async def reset(
+        self, group: str, topic: str, to: datetime | None, *, force: bool = True, offline: bool = False
+    ) -> ResetResult:
+        """Let a group go on with what was stored since `to`, or, for None, with what comes next.
+
+        The consumers are told through each broker; at a broker that knows none, or at all of them with `offline`, its
+        offsets are set. Without `force` the group is only moved back, never forward. Consumers take a moment, and may
+        get messages twice. If a broker fails, PartialFailure has what happened at the others in `partial`.
+        """
+        millis = _END if to is None else to_millis(to)
+        masters = await self._places.masters_of(topic)
+
+        async def at(name: str) -> tuple[dict[MessageQueue, int], bool]:
+            address = masters[name]
+            if not offline:
+                told = await self._reset_online(address, group, topic, millis, force=force)
+                if told is not None:
+                    return told, True
+            return await self._reset_offline(address, group, topic, millis, force=force), False
+
+        answers = await each(f"reset group {group} in topic {topic}", masters, at)
+        result = ResetResult(
+            {queue: offset for table, _ in answers.results.values() for queue, offset in sorted(table.items())},
+            online=tuple(name for name, (_, told) in answers.results.items() if told),
+            offline=tuple(name for name, (_, told) in answers.results.items() if not told),
+        )
+        answers.check(result)
+        return result
+
+    async def clone(self, source: str, target: str, topic: str | None = None, *, offline: bool = False) -> list[str]:
+        """Give the offsets of one group to another, in one topic or in all of them; gives the topics.
+
+        Brokers leave out topics that `source`, being online, does not subscribe, unless it is called `offline`. Raises
+        ConsumerNotOnline if `source` has no offsets.
+        """
+        serving = await (self._places.serving(topic) if topic else self._places.serving_group(source))
+
+        async def at(name: str) -> list[str]:
+            stats = await self._groups.stats_at(serving[name], source, topic)
+            topics = sorted({queue.topic for queue in stats.offset_table})
+            # One by one: asked for all topics at once, the brokers of Apache do nothing.
+            for each_topic in topics:
+                header = CloneGroupOffset(source, target, each_topic, offline)
+                await self._asking.ask(serving[name], RequestCode.CLONE_GROUP_OFFSET, header)
+            return topics
+
+        answers = await each(f"clone offsets of group {source}", serving, at)
+        topics = sorted({each_topic for found in answers.results.values() for each_topic in found})
+        answers.check(topics)
+        if not topics:
+            raise ConsumerNotOnline(
+                f"group {source} has no offset{f' in topic {topic}' if topic else ''} on any broker"
+            )
+        return topics
+
+    # How
+
+    async def _reset_online(
+        self, address: str, group: str, topic: str, millis: int, *, force: bool
+    ) -> dict[MessageQueue, int] | None:
+        """Have the consumers told; None if there are none."""
+        header = ResetOffset(topic, group, millis, force)
+        try:
+            reply = await self._asking.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        except ConsumerNotOnline:
+            return None
+        except BrokerError:
+            # A queue without an offset is a reason to refuse that brokers find before they look for consumers.
+            if await self._is_online(address, group):
+                raise
+            return None
+        return ResetOffsetBody.decode(reply.body_bytes).offset_table
+
+    async def _is_online(self, address: str, group: str) -> bool:
+        try:
+            await self._asking.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionList(group))
+        except ConsumerNotOnline:
+            return False
+        return True
+
+    async def _reset_offline(
+        self, address: str, group: str, topic: str, millis: int, *, force: bool
+    ) -> dict[MessageQueue, int]:
+        known = (await self._groups.stats_at(address, group, topic)).offset_table
+        current: dict[MessageQueue, int | None] = {queue: row.consumer_offset for queue, row in known.items()}
+        if not current:
+            reply = await self._asking.ask(address, RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfo(topic))
+            current = dict.fromkeys(TopicStatsTable.decode(reply.body_bytes).offset_table)
+
+        async def move(queue: MessageQueue) -> tuple[MessageQueue, int]:
+            before = current[queue]
+            target = goal(before, await self._find(address, queue, millis), force=force)
+            if target != before:
+                await self._commit(address, group, queue, target)
+            return queue, target
+
+        answers = await each(f"reset group {group}", current, move)
+        moved = dict(answers.results.values())
+        answers.check(moved)
+        return moved
+
+    async def _find(self, address: str, queue: MessageQueue, millis: int) -> int:
+        """The offset at a time, or the end."""
+        if millis == _END:
+            return await self._ask(address, RequestCode.GET_MAX_OFFSET, GetMaxOffset(queue.topic, queue.queue_id))
+        header = SearchOffset(queue.topic, queue.queue_id, millis)
+        return await self._ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    async def _ask(self, address: str, code: int, header: Header) -> int:
+        return (await self._asking.ask(address, code, header)).header(OffsetReply).offset
+
+    async def _commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
+        header = UpdateConsumerOffset(group, queue.topic, queue.queue_id, offset)
+        await self._asking.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+
+def goal(current: int | None, found: int, *, force: bool) -> int:
+    """Where a group goes on that stands at `current` and should go to `found`: without `force` never forward."""
+    return found if force or current is None else min(current, found)

@@ -1,0 +1,69 @@
+"""How far a group has come: one row per queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime  # noqa: TC003 - part of what this module offers
+from typing import TYPE_CHECKING
+
+from .times import from_millis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyromq.protocol.bodies import ConsumeStats
+    from pyromq.protocol.message_queue import MessageQueue
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """A group in one queue. Both offsets are those of the next message: to be written, to be consumed.
+
+    `last_time` is when the message was stored that was consumed last, None if none was or it is gone. `client_id` is
+    the consumer that has the queue, where it was asked for and is known.
+    """
+
+    queue: MessageQueue
+    broker_offset: int
+    consumer_offset: int
+    last_time: datetime | None = None
+    client_id: str | None = None
+
+    @property
+    def lag(self) -> int:
+        """How many messages the group is behind. Negative if it stands behind the end, as after a lost log."""
+        return self.broker_offset - self.consumer_offset
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """A group in all its queues, in their order. `tps` is how many messages a second brokers give it now."""
+
+    group: str
+    tps: float
+    rows: tuple[QueueProgress, ...]
+
+    @property
+    def lag(self) -> int:
+        return sum(row.lag for row in self.rows)
+
+    def of_topic(self, topic: str) -> tuple[QueueProgress, ...]:
+        return tuple(row for row in self.rows if row.queue.topic == topic)
+
+
+def progress_of(group: str, stats: Iterable[ConsumeStats], owners: Mapping[MessageQueue, str]) -> GroupProgress:
+    """The answers of several brokers as one table."""
+    rows = {}
+    tps = 0.0
+    for each in stats:
+        tps += each.consume_tps
+        for queue, offsets in each.offset_table.items():
+            rows[queue] = QueueProgress(
+                queue,
+                offsets.broker_offset,
+                offsets.consumer_offset,
+                from_millis(offsets.last_timestamp),
+                owners.get(queue),
+            )
+    ordered = sorted(rows, key=lambda queue: (queue.topic, queue))
+    return GroupProgress(group, tps, tuple(rows[queue] for queue in ordered))

@@ -1,0 +1,295 @@
+"""`admin.topics`: what topics there are, where, how big; making, changing and deleting them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyromq.errors import (
+    ConnectionLost,
+    FlowControl,
+    GoAway,
+    PyroMQError,
+    QueryNotFound,
+    RequestCodeNotSupported,
+    RequestTimeout,
+    ServiceNotAvailable,
+    SystemBusy,
+    TooManyRequests,
+    TopicNotFound,
+)
+from pyromq.protocol.bodies import GroupList, TopicConfig, TopicConfigSerializeWrapper, TopicList, TopicStatsTable
+from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.headers import (
+    CreateTopic,
+    DeleteTopicInBroker,
+    DeleteTopicInNamesrv,
+    GetTopicConfig,
+    GetTopicsByCluster,
+    GetTopicStatsInfo,
+    QueryTopicConsumeByWho,
+)
+
+from ..names import check_topic_for_create
+from . import order_conf
+from .asking import each
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pyromq.protocol.bodies import TopicOffset, TopicRouteData
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from .asking import Asking
+    from .name_servers import NameServerAdmin
+    from .places import Places
+
+# Bits of a topic's `perm`.
+READ = 4
+WRITE = 2
+
+TRIES = 5
+_PAUSE = 0.1  # seconds after the first failed try, and so much more after each following one
+_PASSING = (ConnectionLost, RequestTimeout, TooManyRequests, SystemBusy, ServiceNotAvailable, FlowControl, GoAway)
+_TEMPLATE = "TBW102"
+
+
+class TopicAdmin:
+    """Operations on topics. The names are those that brokers know: no namespace is added."""
+
+    def __init__(self, asking: Asking, places: Places, name_servers: NameServerAdmin) -> None:
+        self._asking = asking
+        self._places = places
+        self._name_servers = name_servers
+
+    # Changes
+
+    async def create(
+        self,
+        topic: str,
+        *,
+        cluster: str | None = None,
+        brokers: str | Iterable[str] | None = None,
+        read_queues: int = 8,
+        write_queues: int = 8,
+        perm: int = READ | WRITE,
+        sys_flag: int = 0,
+        order: bool = False,
+        attributes: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """Make a topic on `brokers`, on the masters of a cluster, or on all masters; gives their addresses.
+
+        A topic that is there already gets these settings, all of them. A broker that cannot be reached, or is busy,
+        is asked up to five times. With `order` the name servers are told how many queues each broker has, so that
+        producers keep to them; what they knew of others than `brokers` stays. `attributes` are for 5.x brokers.
+        """
+        check_topic_for_create(topic)
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=read_queues,
+            write_queue_nums=write_queues,
+            perm=perm,
+            topic_sys_flag=sys_flag,
+            order=order,
+            attributes=dict(attributes or {}),
+        )
+        addresses = await self._places.masters(cluster, brokers)
+        names = await self._places.names(addresses) if order else {}
+        await self._put(topic, addresses, lambda _address: config)
+        queues = dict.fromkeys(names.values(), write_queues)
+        if order and brokers is None:
+            await self.set_order(topic, queues)
+        elif order:
+            await self.merge_order(topic, queues)
+        return addresses
+
+    async def update(
+        self,
+        topic: str,
+        *,
+        cluster: str | None = None,
+        brokers: str | Iterable[str] | None = None,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | None = None,
+    ) -> list[str]:
+        """Change only these settings of a topic on brokers that have it; gives their addresses.
+
+        Raises TopicNotFound, with nothing changed, if one of them has it not. Of an ordered topic the number of
+        queues that producers use is changed by `set_order`.
+        """
+        given = {"read_queue_nums": read_queues, "write_queue_nums": write_queues, "perm": perm}
+        changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+        # Brokers keep attributes that are not mentioned, and refuse some that are, even with the value they have.
+        changes["attributes"] = {}
+        if cluster is None and brokers is None:
+            addresses = list((await self._places.masters_of(topic)).values())
+        else:
+            addresses = await self._places.masters(cluster, brokers)
+        known = await each(f"config of {topic}", addresses, lambda address: self._config_at(address, topic))
+        configs = {address: msgspec.structs.replace(config, **changes) for address, config in known.check().items()}
+        return await self._put(topic, addresses, configs.__getitem__)
+
+    async def delete(
+        self, topic: str, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> None:
+        """Delete a topic and its queues: at the brokers, then at the name servers. It need not be there.
+
+        If a broker fails, the name servers are left alone, since they would learn of the topic again from it. With
+        `brokers` only these lose it, and the name servers hear nothing: others may still have it.
+        """
+        addresses = await self._places.masters(cluster, brokers)
+        header = DeleteTopicInBroker(topic)
+        answers = await each(
+            f"delete topic {topic}",
+            addresses,
+            lambda address: self._asking.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header),
+        )
+        answers.check()
+        if brokers is None:
+            forgotten = await self._asking.ask_name_servers(
+                f"delete topic {topic} at the name servers",
+                RequestCode.DELETE_TOPIC_IN_NAMESRV,
+                DeleteTopicInNamesrv(topic, cluster),
+            )
+            forgotten.check()
+
+    async def _put(self, topic: str, addresses: list[str], config: Callable[[str], TopicConfig]) -> list[str]:
+        answers = await each(f"create topic {topic}", addresses, lambda address: self._put_at(address, config(address)))
+        answers.check()
+        return addresses
+
+    async def _put_at(self, address: str, config: TopicConfig) -> None:
+        header = CreateTopic(
+            topic=config.topic_name,
+            default_topic=_TEMPLATE,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type.value,
+            order=config.order,
+            topic_sys_flag=config.topic_sys_flag,
+            # How 5.x is told to set some and leave the others.
+            attributes=",".join(f"+{key}={value}" for key, value in config.attributes.items()) or None,
+        )
+        for attempt in range(1, TRIES + 1):
+            try:
+                await self._asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            except PyroMQError as exc:
+                if attempt == TRIES or not _may_pass(exc):
+                    raise
+            else:
+                return
+            await asyncio.sleep(_PAUSE * attempt)
+
+    # Questions
+
+    async def names(self, cluster: str | None = None) -> list[str]:
+        """The names of all topics, or of those of a cluster, sorted; retry and system topics among them."""
+        if cluster is None:
+            reply = await self._asking.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        else:
+            header = GetTopicsByCluster(cluster)
+            reply = await self._asking.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, header)
+        return sorted(TopicList.decode(reply.body_bytes).topic_list)
+
+    async def system(self) -> list[str]:
+        """The topics that are there for RocketMQ's own purposes, sorted; those of clusters and brokers among them."""
+        reply = await self._asking.ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+        known = TopicList.decode(reply.body_bytes)
+        topics = set(known.topic_list)
+        if known.broker_addr:
+            reply = await self._asking.ask(known.broker_addr, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+            topics.update(TopicList.decode(reply.body_bytes).topic_list)
+        return sorted(topics)
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Where the queues of a topic are. Raises TopicNotFound."""
+        return await self._places.route(topic)
+
+    async def clusters(self, topic: str) -> list[str]:
+        """The clusters that have a topic, sorted. Raises TopicNotFound."""
+        return sorted({data.cluster for data in (await self._places.route(topic)).broker_datas})
+
+    async def config(self, topic: str) -> dict[str, TopicConfig]:
+        """The settings of a topic on each broker that has it, by the broker's name. Raises TopicNotFound."""
+        serving = await self._places.serving(topic)
+        answers = await each(f"config of {topic}", serving, lambda name: self._config_at(serving[name], topic))
+        return answers.check(answers.results)
+
+    async def configs(self, broker: str) -> dict[str, TopicConfig]:
+        """All topics of one broker."""
+        reply = await self._asking.ask(await self._places.address(broker), RequestCode.GET_ALL_TOPIC_CONFIG)
+        return TopicConfigSerializeWrapper.decode(reply.body_bytes).topic_config_table
+
+    async def _config_at(self, address: str, topic: str) -> TopicConfig:
+        try:
+            reply = await self._asking.ask(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfig(topic))
+        except RequestCodeNotSupported:  # before 5.0 there are only all of them
+            reply = await self._asking.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+            table = TopicConfigSerializeWrapper.decode(reply.body_bytes).topic_config_table
+            if topic not in table:
+                raise TopicNotFound(f"there is no topic {topic}", address) from None
+            return table[topic]
+        return TopicConfig.decode(reply.body_bytes)
+
+    async def stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
+        """Where each queue that can be written to begins and ends. Raises TopicNotFound."""
+        serving = await self._places.serving(topic)
+        header = GetTopicStatsInfo(topic)
+        answers = await each(
+            f"stats of {topic}",
+            serving,
+            lambda name: self._asking.ask(serving[name], RequestCode.GET_TOPIC_STATS_INFO, header),
+        )
+        table = {
+            queue: ends
+            for reply in answers.results.values()
+            for queue, ends in TopicStatsTable.decode(reply.body_bytes).offset_table.items()
+        }
+        answers.check(table)
+        return dict(sorted(table.items()))
+
+    async def groups(self, topic: str) -> list[str]:
+        """The groups that subscribe to a topic, or have offsets in it, sorted. Raises TopicNotFound."""
+        serving = await self._places.serving(topic)
+        header = QueryTopicConsumeByWho(topic)
+        answers = await each(
+            f"groups of {topic}",
+            serving,
+            lambda name: self._asking.ask(serving[name], RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header),
+        )
+        groups = sorted(
+            {group for reply in answers.results.values() for group in GroupList.decode(reply.body_bytes).group_list}
+        )
+        answers.check(groups)
+        return groups
+
+    # Order
+
+    async def order(self, topic: str) -> dict[str, int]:
+        """How many queues of an ordered topic each broker has. Raises QueryNotFound if the topic is not ordered."""
+        return order_conf.parse(await self._name_servers.get_kv(order_conf.NAMESPACE, topic))
+
+    async def set_order(self, topic: str, queues: Mapping[str, int]) -> None:
+        """Make a topic ordered, with these queues and no others."""
+        await self._name_servers.put_kv(order_conf.NAMESPACE, topic, order_conf.render(queues))
+
+    async def merge_order(self, topic: str, queues: Mapping[str, int]) -> None:
+        """Change the queues of some brokers, and leave those of the others as they are."""
+        try:
+            known = await self._name_servers.get_kv(order_conf.NAMESPACE, topic)
+        except QueryNotFound:
+            known = ""
+        await self._name_servers.put_kv(order_conf.NAMESPACE, topic, order_conf.merge(known, queues))
+
+    async def delete_order(self, topic: str) -> None:
+        """Make a topic an ordinary one again; it need not have been ordered."""
+        await self._name_servers.delete_kv(order_conf.NAMESPACE, topic)
+
+
+def _may_pass(error: PyroMQError) -> bool:
+    """Whether to try again: nobody answered, or not yet. Any other refusal would be the same the next time."""
+    return isinstance(error, _PASSING)

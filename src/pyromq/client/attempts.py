@@ -1,0 +1,133 @@
+"""The attempts of one send: what was tried, how it ended, and whether to try again (docs/spec/client.md 2.5).
+
+    stored (0)                                done
+    stored, not confirmed (10, 11, 12)        done; or, if wished, another broker
+    a code of the retriable ones, no answer   another broker, while attempts and time are left
+    another code                              raised at once
+
+Decides; the sender does. Times are those of one clock, in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyromq.errors import (
+    BrokerError,
+    ConfigError,
+    ConnectionLost,
+    RequestTimeout,
+    RouteNotFound,
+    SendFailed,
+    SendTimeout,
+    TooManyRequests,
+)
+
+from .outgoing import COMPRESSIONS
+from .send_result import SendResult, SendStatus
+
+if TYPE_CHECKING:
+    from pyromq.errors import PyroMQError
+
+DEFAULT_RETRY_CODES = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})
+
+# What an attempt may end with and another one be made.
+FAILURES = (BrokerError, ConnectionLost, RequestTimeout, TooManyRequests, RouteNotFound)
+
+# With less time than this there is no point in asking anybody.
+_TOO_LITTLE = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendSettings:
+    """How a producer sends. Refused with ConfigError if it makes no sense."""
+
+    timeout: float = 3.0
+    attempt_timeout: float | None = None
+    retries: int = 2
+    retry_not_stored: bool = False
+    retry_codes: frozenset[int] = DEFAULT_RETRY_CODES
+    compress_over: int = 4096
+    compression: str = "zlib"
+    max_size: int = 4 << 20
+    fault_tolerance: bool = False
+    default_queues: int = 4
+
+    def __post_init__(self) -> None:
+        if self.timeout <= 0 or (self.attempt_timeout is not None and self.attempt_timeout <= 0):
+            raise ConfigError(
+                f"timeout {self.timeout} and attempt_timeout {self.attempt_timeout} must be more than 0 s"
+            )
+        if self.retries < 0:
+            raise ConfigError(f"retries must be 0 or more, not {self.retries}")
+        if self.compression not in COMPRESSIONS:
+            raise ConfigError(f"compression must be one of {', '.join(COMPRESSIONS)}, not {self.compression!r}")
+        if self.max_size < 1 or self.default_queues < 1:
+            raise ConfigError(f"max_size {self.max_size} and default_queues {self.default_queues} must be 1 or more")
+
+
+class Attempts:
+    """One send. `only` is for a queue of the caller's choice: one attempt, and its error is raised as it is."""
+
+    __slots__ = (
+        "_confirmed_later",
+        "_deadline",
+        "_left",
+        "_settings",
+        "_timeout",
+        "_topic",
+        "last_broker",
+        "only",
+        "tried",
+    )
+
+    def __init__(self, settings: SendSettings, topic: str, timeout: float, began: float, *, only: bool) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._timeout = timeout
+        self._deadline = began + timeout
+        self.only = only
+        self._left = 1 if only else 1 + settings.retries
+        self._confirmed_later: SendResult | None = None
+        self.last_broker: str | None = None
+        self.tried: list[tuple[str, PyroMQError]] = []
+
+    def begin(self, now: float) -> float:
+        """How many seconds the next attempt may take. SendTimeout if there are none left."""
+        self._left -= 1
+        seconds = self._deadline - now
+        if seconds < _TOO_LITTLE:
+            raise SendTimeout(self._topic, self.tried, self._timeout)
+        cap = self._settings.attempt_timeout
+        # The last attempt may use all the time that is left.
+        return seconds if cap is None or not self._left else min(seconds, cap)
+
+    def stored(self, broker: str, result: SendResult) -> SendResult | None:
+        """An attempt stored the message. Gives the result of the send, or None to try once more."""
+        self.last_broker = broker
+        if result.status is SendStatus.SEND_OK:
+            return result
+        if self._settings.retry_not_stored and self._left:
+            self._confirmed_later = result
+            return None
+        return result
+
+    def failed(self, broker: str, error: PyroMQError, now: float) -> SendResult | None:
+        """An attempt failed. None to try once more; otherwise gives an earlier result if there is one, or raises."""
+        self.last_broker = broker
+        self.tried.append((broker, error))
+        if isinstance(error, BrokerError) and error.code not in self._settings.retry_codes:
+            if self._confirmed_later is None:
+                raise error
+            return self._confirmed_later
+        too_late = self._deadline - now < _TOO_LITTLE
+        if self._left and not too_late:
+            return None
+        if self._confirmed_later is not None:
+            return self._confirmed_later
+        if self.only:
+            raise error
+        if too_late:
+            raise SendTimeout(self._topic, self.tried, self._timeout) from error
+        raise SendFailed(self._topic, self.tried) from error

@@ -1,0 +1,261 @@
+"""The requests that clients make of brokers, one coroutine each. A refusal is raised as the error of its code.
+
+Addresses are those of the broker's listener. Where RocketMQ's clients use the VIP channel, a second port two below it
+that pulls cannot crowd out, so do these when it is switched on. Names of topics and groups are those of the wire.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ConnectFailed, broker_error
+from pyromq.protocol.bodies import (
+    CheckClientRequestBody,
+    ConsumerIdList,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    UnlockBatchRequestBody,
+)
+from pyromq.protocol.codes import RequestCode, ResponseCode
+from pyromq.protocol.command import Command
+from pyromq.protocol.headers import (
+    GetConsumerListByGroup,
+    GetEarliestStoreTime,
+    GetEarliestStoreTimeReply,
+    GetMaxOffset,
+    GetMinOffset,
+    OffsetReply,
+    QueryConsumerOffset,
+    SearchOffset,
+    UnregisterClient,
+    UpdateConsumerOffset,
+)
+from pyromq.remoting import vip_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyromq.protocol.bodies import HeartbeatData, SubscriptionData
+    from pyromq.protocol.headers import ConsumerSendMessageBack, EndTransaction, PullMessage
+    from pyromq.protocol.message_queue import MessageQueue
+    from pyromq.remoting import RemotingClient
+
+_PULL_ANSWERS = frozenset(
+    (
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    )
+)
+
+OFFSET_TIMEOUT = 5.0
+SEND_BACK_TIMEOUT = 5.0
+LOCK_TIMEOUT = 1.0
+
+
+class BrokerCalls:
+    """Asks brokers. `timeout` None means `api_timeout`, or what RocketMQ's clients take for that request.
+
+    Raises a BrokerError for a refusal, ConnectFailed when nothing was sent, and ConnectionLost or RequestTimeout when
+    the request may have taken effect.
+    """
+
+    def __init__(self, remoting: RemotingClient, api_timeout: float = 3.0, *, vip_channel: bool = False) -> None:
+        self._remoting = remoting
+        self._api_timeout = api_timeout
+        self._vip_channel = vip_channel
+
+    def vip(self, address: str) -> str:
+        """Where to send what may use the VIP channel: `address` itself unless that is switched on."""
+        if not self._vip_channel:
+            return address
+        try:
+            return vip_address(address)
+        except ValueError:  # there is no port two below, or this is no address, which connecting to it will say
+            return address
+
+    async def invoke(
+        self, address: str, command: Command, timeout: float | None = None, *, vip: bool = True
+    ) -> Command:
+        """The reply to `command`, which says success; anything else is raised."""
+        reply = await self.ask(address, command, timeout, vip=vip)
+        if reply.code != ResponseCode.SUCCESS:
+            raise broker_error(reply.code, reply.remark, address)
+        return reply
+
+    async def ask(self, address: str, command: Command, timeout: float | None = None, *, vip: bool = True) -> Command:
+        """The reply to `command`, whatever its code."""
+        if vip:
+            address = self.vip(address)
+        try:
+            return await self._remoting.invoke(address, command, self._api_timeout if timeout is None else timeout)
+        except ConnectFailed as exc:
+            raise unreachable(exc) from exc
+
+    async def oneway(self, address: str, command: Command, timeout: float | None = None, *, vip: bool = False) -> None:
+        """Send `command`, which nobody answers. An error means that it was not sent."""
+        if vip:
+            address = self.vip(address)
+        try:
+            await self._remoting.oneway(address, command, self._api_timeout if timeout is None else timeout)
+        except ConnectFailed as exc:
+            raise unreachable(exc) from exc
+
+    # Offsets
+
+    async def query_offset(
+        self,
+        address: str,
+        group: str,
+        queue: MessageQueue,
+        set_zero_if_not_found: bool | None = None,
+        timeout: float | None = None,
+    ) -> int | None:
+        """What `group` committed for `queue`; None if it never did (22). Every other refusal is raised."""
+        header = QueryConsumerOffset(group, queue.topic, queue.queue_id, set_zero_if_not_found)
+        request = Command.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+        reply = await self.ask(address, request, OFFSET_TIMEOUT if timeout is None else timeout)
+        if reply.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        if reply.code != ResponseCode.SUCCESS:
+            raise broker_error(reply.code, reply.remark, address)
+        return reply.header(OffsetReply).offset
+
+    async def update_offset(
+        self,
+        address: str,
+        group: str,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        oneway: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit `offset`. One-way it is on its way when this returns, otherwise it is stored."""
+        header = UpdateConsumerOffset(group, queue.topic, queue.queue_id, offset)
+        request = Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=oneway)
+        limit = OFFSET_TIMEOUT if timeout is None else timeout
+        if oneway:
+            await self.oneway(address, request, limit, vip=True)
+        else:
+            await self.invoke(address, request, limit)
+
+    async def max_offset(self, address: str, queue: MessageQueue, timeout: float | None = None) -> int:
+        """The offset that the next message of `queue` will get."""
+        header = GetMaxOffset(queue.topic, queue.queue_id)
+        reply = await self.invoke(address, Command.request(RequestCode.GET_MAX_OFFSET, header), timeout)
+        return reply.header(OffsetReply).offset
+
+    async def min_offset(self, address: str, queue: MessageQueue, timeout: float | None = None) -> int:
+        """The offset of the oldest message that `queue` still has."""
+        header = GetMinOffset(queue.topic, queue.queue_id)
+        reply = await self.invoke(address, Command.request(RequestCode.GET_MIN_OFFSET, header), timeout)
+        return reply.header(OffsetReply).offset
+
+    async def search_offset(
+        self, address: str, queue: MessageQueue, timestamp_ms: int, timeout: float | None = None
+    ) -> int:
+        """The offset of the first message of `queue` that was stored at that time or later."""
+        header = SearchOffset(queue.topic, queue.queue_id, timestamp_ms)
+        reply = await self.invoke(address, Command.request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header), timeout)
+        return reply.header(OffsetReply).offset
+
+    async def earliest_store_time(self, address: str, queue: MessageQueue, timeout: float | None = None) -> int:
+        """When the oldest message of `queue` was stored, ms since 1970."""
+        header = GetEarliestStoreTime(queue.topic, queue.queue_id)
+        reply = await self.invoke(address, Command.request(RequestCode.GET_EARLIEST_MSG_STORETIME, header), timeout)
+        return reply.header(GetEarliestStoreTimeReply).timestamp
+
+    # Groups
+
+    async def consumer_ids(self, address: str, group: str, timeout: float | None = None) -> list[str]:
+        """The client ids of the members of `group` that are connected to this broker."""
+        request = Command.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroup(group))
+        reply = await self.invoke(address, request, timeout)
+        return ConsumerIdList.decode(reply.body_bytes).consumer_id_list
+
+    async def lock(
+        self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue], timeout: float | None = None
+    ) -> set[MessageQueue]:
+        """Take queues for this client alone, or keep them; gives those that it holds now."""
+        body = LockBatchRequestBody(client_id=client_id, consumer_group=group, mq_set=list(queues))
+        request = Command.request(RequestCode.LOCK_BATCH_MQ, body=body.encode())
+        reply = await self.invoke(address, request, LOCK_TIMEOUT if timeout is None else timeout)
+        return set(LockBatchResponseBody.decode(reply.body_bytes).lock_ok_mq_set)
+
+    async def unlock(
+        self,
+        address: str,
+        group: str,
+        client_id: str,
+        queues: Iterable[MessageQueue],
+        *,
+        oneway: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        """Give queues back."""
+        body = UnlockBatchRequestBody(client_id=client_id, consumer_group=group, mq_set=list(queues))
+        request = Command.request(RequestCode.UNLOCK_BATCH_MQ, body=body.encode(), oneway=oneway)
+        limit = LOCK_TIMEOUT if timeout is None else timeout
+        if oneway:
+            await self.oneway(address, request, limit)
+        else:
+            await self.invoke(address, request, limit)
+
+    async def check_subscription(
+        self,
+        address: str,
+        client_id: str,
+        group: str,
+        subscription: SubscriptionData,
+        timeout: float | None = None,
+    ) -> None:
+        """Raise why the broker would not serve `subscription`, if it would not."""
+        body = CheckClientRequestBody(client_id=client_id, group=group, subscription_data=subscription)
+        await self.invoke(address, Command.request(RequestCode.CHECK_CLIENT_CONFIG, body=body.encode()), timeout)
+
+    async def heartbeat(self, address: str, data: HeartbeatData, timeout: float | None = None) -> int:
+        """Say who is here; gives the broker's version."""
+        request = Command.request(RequestCode.HEART_BEAT, body=data.encode())
+        return (await self.invoke(address, request, timeout, vip=False)).version
+
+    async def unregister(
+        self,
+        address: str,
+        client_id: str,
+        producer_group: str | None = None,
+        consumer_group: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Say goodbye for a group."""
+        header = UnregisterClient(client_id, producer_group, consumer_group)
+        await self.invoke(address, Command.request(RequestCode.UNREGISTER_CLIENT, header), timeout, vip=False)
+
+    # Messages
+
+    async def send_back(self, address: str, header: ConsumerSendMessageBack, timeout: float | None = None) -> None:
+        """Have a message delivered again later, or never, as its delay level says."""
+        request = Command.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        await self.invoke(address, request, SEND_BACK_TIMEOUT if timeout is None else timeout)
+
+    async def end_transaction(
+        self, address: str, header: EndTransaction, remark: str | None = None, timeout: float | None = None
+    ) -> None:
+        """Say how a transaction ended, one-way: if that gets lost, the broker asks."""
+        request = Command.request(RequestCode.END_TRANSACTION, header, oneway=True)
+        request.remark = remark
+        await self.oneway(address, request, timeout)
+
+    async def pull(self, address: str, header: PullMessage, timeout: float | None = None) -> Command:
+        """The reply to a pull: messages (0), or that there are none (19, 20, 21), which is no error."""
+        reply = await self.ask(address, Command.request(RequestCode.PULL_MESSAGE, header), timeout, vip=False)
+        if reply.code not in _PULL_ANSWERS:
+            raise broker_error(reply.code, reply.remark, address)
+        return reply
+
+
+def unreachable(exc: ConnectFailed) -> ConnectFailed:
+    """`exc` about a broker, saying where the address comes from: it is the most common mistake of a first set-up."""
+    hint = "this is the address that the broker advertises; if it is wrong from here, set brokerIP1 in its broker.conf"
+    return ConnectFailed(exc.peer, f"{exc.reason}; {hint}")

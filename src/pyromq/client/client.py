@@ -1,0 +1,461 @@
+"""The client: what producers, consumers and admins of one process share. Connections, routes, heartbeats.
+
+    client = Client("localhost:9876")
+    async with Producer("orders", client=client) as producer, Consumer("billing", client=client) as consumer:
+        ...
+
+Whoever is given no client makes one for itself; there is no table of them behind the scenes. A client that was not
+started by its owner is started by its first member and closed with its last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Self
+
+from pyromq.errors import ConfigError, ConnectFailed, PyroMQError, StateError
+from pyromq.protocol.bodies import HeartbeatData, ProducerData
+from pyromq.remoting import NameServers, RemotingClient, SigningHook, TlsConfig
+from pyromq.remoting.address_server import look_up, lookup_url
+from pyromq.remoting.tls import client_context
+
+from . import identity
+from .calls import BrokerCalls
+from .hooks import HookList
+from .members import ConsumerMember, ProducerMember
+from .name_server_addresses import configured
+from .names import INNER_PRODUCER_GROUP, Namespace
+from .replies import Replies
+from .routes import Routes
+from .served import Served
+from .tasks import Tasks
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable, Sequence
+
+    from pyromq.protocol.command import Command
+    from pyromq.remoting import CloseReason, Connection
+    from pyromq.remoting import Hook as RemotingHook
+
+    from .credentials import Credentials
+    from .hooks import Hook
+    from .members import Member
+    from .tasks import Periodic
+
+logger = logging.getLogger(__name__)
+
+_ADDRESS_SERVER_SUBGROUP = "nsaddr"
+_ADDRESS_SERVER_FIRST = 10.0
+_ADDRESS_SERVER_PERIOD = 120.0
+_FIRST_ROUTES = 0.01
+_FIRST_HEARTBEAT = 1.0
+# So many routes are asked for at once.
+_ROUTES_AT_ONCE = 16
+
+
+class _State(Enum):
+    IDLE = "not started"  # or closed with its last member: then it may start anew
+    RUNNING = "running"
+    CLOSED = "closed"
+
+
+_RUNNING = _State.RUNNING
+
+
+class Client:
+    """Connections, routes and timers for any number of producers and consumers, at most one for each group.
+
+    Making one needs no event loop and opens nothing. Started, it belongs to the loop that it was started in, and to
+    the process: a forked child cannot use it and must make its own.
+
+    `namesrv` is `"host:port;host:port"` or a list; without it the environment's NAMESRV_ADDR counts, then, if given,
+    the address server at `namesrv_domain`. `tls=True` encrypts and trusts every server, as RocketMQ's own clients do
+    by default; give an `ssl.SSLContext` to check certificates. `stream` marks the client of a pull consumer. Times are
+    in seconds.
+    """
+
+    # From the start on; before it there is nothing to be used.
+    remoting: RemotingClient
+    name_servers: NameServers
+    routes: Routes
+    calls: BrokerCalls
+    tasks: Tasks
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] | None = None,
+        *,
+        instance_name: str | None = None,
+        client_ip: str | None = None,
+        unit_name: str | None = None,
+        namespace: str | None = None,
+        namesrv_domain: str | None = None,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | bool = False,
+        vip_channel: bool = False,
+        api_timeout: float = 3.0,
+        route_interval: float = 30.0,
+        heartbeat_interval: float = 30.0,
+        offset_interval: float = 5.0,
+        hooks: Sequence[Hook] = (),
+        trace: bool | str = False,
+        stream: bool = False,
+    ) -> None:
+        for name, seconds in (
+            ("api_timeout", api_timeout),
+            ("route_interval", route_interval),
+            ("heartbeat_interval", heartbeat_interval),
+            ("offset_interval", offset_interval),
+        ):
+            if not seconds > 0:
+                raise ConfigError(f"{name} must be more than 0 seconds, not {seconds!r}")
+        servers = configured(namesrv)
+        self._configured_addresses = servers.addresses
+        self._address_server = None
+        if not servers.addresses and namesrv_domain:
+            self._address_server = lookup_url(namesrv_domain, _ADDRESS_SERVER_SUBGROUP, unit_name or "")
+        self.namespace = Namespace(namespace or servers.namespace)
+        self.unit_name = unit_name
+        self.api_timeout = api_timeout
+        self.route_interval = route_interval
+        self.heartbeat_interval = heartbeat_interval
+        self.offset_interval = offset_interval
+        self.hooks: Sequence[Hook] = tuple(hooks)
+        self.trace = trace
+        self._instance_name = instance_name
+        self._client_ip = client_ip
+        self._credentials = credentials
+        self._tls = tls
+        self._vip_channel = vip_channel
+        self._stream = stream
+
+        self.producers: dict[str, ProducerMember] = {}
+        self.consumers: dict[str, ConsumerMember] = {}
+        self.admins: dict[str, Member] = {}
+        self.replies = Replies()
+        # Broker versions by address, out of the answers to heartbeats.
+        self.versions: dict[str, int] = {}
+        self._state = _State.IDLE
+        self._explicit = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lookup: asyncio.Task[None] | None = None
+        self._heartbeats: Periodic
+        # Addresses that a heartbeat is on its way to, and those whose connection is new.
+        self._beating: set[str] = set()
+        self._fresh: set[str] = set()
+        self._identify()
+
+    def __repr__(self) -> str:
+        return f"<Client {self.client_id} {self._state.value}>"
+
+    # Life
+
+    async def start(self) -> Self:
+        """Start it and keep it running until `close`, whatever members come and go. Needs no server to be there."""
+        self._explicit = True
+        await self._open()
+        return self
+
+    async def close(self) -> None:
+        """Say goodbye for all members, end all tasks and connections. Always ends; a closed client stays closed."""
+        self._check_place()
+        was_running = self._state is _State.RUNNING
+        self._state = _State.CLOSED
+        if was_running:
+            try:
+                await asyncio.gather(*(self._unregister(member) for member in self._members()))
+            finally:
+                await self._shut_down()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    def check_open(self) -> None:
+        """Raise StateError unless this client can be used, here and now. Cheap enough to be asked by every send."""
+        if self._state is not _RUNNING:
+            raise StateError(f"client {self.client_id} is {self._state.value}")
+        self._check_place()
+
+    # Members
+
+    async def join(self, member: Member) -> None:
+        """Take a member in, and tell the brokers. The first one starts the client.
+
+        StateError if there is one of its kind and group already; then nothing has changed.
+        """
+        self._check_place()
+        if self._state is _State.CLOSED:
+            raise StateError(f"client {self.client_id} is closed")
+        table, group = self._place_of(member)
+        if group in table:
+            raise StateError(f"client {self.client_id} has a {_kind(member)} of group {member.group} already")
+        table[group] = member
+        try:
+            await self._open()
+            await self.heartbeat()
+        except BaseException:
+            await self.leave(member)
+            raise
+
+    async def leave(self, member: Member) -> None:
+        """Let a member go, and tell the brokers. The last one closes the client, unless it was started explicitly.
+
+        Never raises what brokers answer or do not answer; ends in time bounded by `api_timeout`.
+        """
+        self._check_place()
+        table, group = self._place_of(member)
+        if table.get(group) is not member:
+            return
+        del table[group]
+        if self._state is not _State.RUNNING:
+            return
+        try:
+            await self._unregister(member)
+        finally:
+            if self._is_idle():
+                self._state = _State.IDLE
+                await self._shut_down()
+
+    # Heartbeats
+
+    async def heartbeat(self, addresses: Iterable[str] | None = None) -> None:
+        """Tell brokers who is here: these, or all that need to know. Never raises; who does not answer is logged."""
+        if not (self.producers or self.consumers) or self._state is not _State.RUNNING:
+            return
+        if addresses is None:
+            # Slaves are read from, but know nothing of producers.
+            addresses = self.routes.addresses() if self.consumers else self.routes.masters()
+        try:
+            data = self._heartbeat_data()
+        except Exception:  # a member's mistake; it must not end the client's task
+            logger.exception("client %s cannot make its heartbeat", self.client_id)
+            return
+        await asyncio.gather(*(self._beat(address, data) for address in set(addresses)))
+
+    def wake_heartbeat(self) -> None:
+        """Have a heartbeat sent to everybody soon, without waiting for it."""
+        self.check_open()
+        self._heartbeats.wake()
+
+    def _heartbeat_data(self) -> HeartbeatData:
+        producers = [producer.heartbeat_data() for producer in self.producers.values()]
+        return HeartbeatData(
+            client_id=self.client_id,
+            consumer_data_set=[consumer.heartbeat_data() for consumer in self.consumers.values()],
+            # Consumers send failed messages back under this name.
+            producer_data_set=[*producers, ProducerData(INNER_PRODUCER_GROUP)],
+        )
+
+    async def _beat(self, address: str, data: HeartbeatData) -> None:
+        self._beating.add(address)
+        try:
+            self.versions[address] = await self.calls.heartbeat(address, data, self.api_timeout)
+        except PyroMQError as exc:
+            logger.warning("heartbeat not delivered: %s", exc)
+            return
+        finally:
+            self._beating.discard(address)
+        if address in self._fresh:
+            self._fresh.discard(address)
+            self._wake_rebalances()
+
+    def _wake_rebalances(self) -> None:
+        for consumer in tuple(self.consumers.values()):
+            consumer.wake_rebalance()
+
+    # What connections tell (a remoting ConnectionListener)
+
+    def connected(self, connection: Connection) -> None:
+        """A broker that has just been connected to knows nobody: without a heartbeat it would refuse to serve.
+
+        A heartbeat that made the connection is on its way already.
+        """
+        address = connection.context
+        if self._state is not _State.RUNNING or address not in self.routes.addresses():
+            return
+        self._fresh.add(address)
+        if address not in self._beating:
+            self.tasks.once(self.heartbeat([address]), f"greet {address}")
+
+    def closed(self, connection: Connection, reason: CloseReason) -> None:
+        self._fresh.discard(connection.context)
+
+    # Inside
+
+    def _identify(self) -> None:
+        self._generation = identity.fork_generation()
+        instance = self._instance_name or identity.instance_name()
+        ip = self._client_ip or identity.client_ip()
+        self.client_id = identity.client_id(ip, instance, self.unit_name, self._stream)
+
+    def _check_place(self) -> None:
+        """Raise StateError if this client was started in another process or in another event loop."""
+        if self._generation != identity.fork_generation():
+            if self._state is not _State.RUNNING:
+                # Only made before the fork: nothing of it is shared, but an id of its own it needs.
+                self._identify()
+                return
+            raise StateError(f"client {self.client_id} belongs to the parent process; make a new one in this process")
+        if self._state is _RUNNING and self._loop is not _running_loop():
+            # It would hang or fail in odd ways: what it waits for happens in the other loop, or never.
+            raise StateError(f"client {self.client_id} belongs to the event loop that it was started in")
+
+    async def _open(self) -> None:
+        """Start unless it runs. Everything is in place before anything is waited for, so that nobody sees a half."""
+        self._check_place()
+        if self._state is _State.CLOSED:
+            raise StateError(f"client {self.client_id} is closed")
+        if self._state is _State.IDLE:
+            self._loop = asyncio.get_running_loop()
+            self._assemble()
+            self._state = _State.RUNNING
+            self._start_timers()
+        if self._lookup is not None:
+            await asyncio.wait((self._lookup,))
+
+    def _assemble(self) -> None:
+        self.tasks = Tasks(f"client {self.client_id}")
+        self.replies = Replies()
+        self.versions = {}
+        self.remoting = RemotingClient(
+            processors=Served(self.producers, self.consumers, self.replies).table(),
+            listener=self,
+            hooks=self._rpc_hooks(),
+            ssl_context=_ssl_context(self._tls),
+        )
+        self.name_servers = NameServers(self.remoting, self._configured_addresses)
+        self.routes = Routes(self.name_servers, self.tasks, timeout=self.api_timeout, changed=self._route_changed)
+        self.calls = BrokerCalls(self.remoting, self.api_timeout, vip_channel=self._vip_channel)
+
+    def _rpc_hooks(self) -> list[RemotingHook]:
+        hooks: list[RemotingHook] = list(HookList(self.hooks).rpc_hooks())
+        if self._stream:
+            hooks.append(_StreamHook())
+        if self._credentials is not None:
+            # The last: it signs what the others added.
+            given = self._credentials
+            hooks.append(SigningHook(given.access_key, given.secret_key, given.security_token))
+        return hooks
+
+    def _start_timers(self) -> None:
+        if self._address_server is not None:
+            self._lookup = self.tasks.once(self._look_up_name_servers(), "first look-up of name servers")
+            self.tasks.every(
+                "look-up of name servers", _ADDRESS_SERVER_FIRST, _ADDRESS_SERVER_PERIOD, self._look_up_name_servers
+            )
+        self.tasks.every("routes", _FIRST_ROUTES, self.route_interval, self._refresh_routes)
+        self._heartbeats = self.tasks.every(
+            "heartbeat", _FIRST_HEARTBEAT, self.heartbeat_interval, self._scheduled_heartbeat
+        )
+
+    async def _shut_down(self) -> None:
+        self._lookup = None
+        self.replies.fail_all(StateError(f"client {self.client_id} was closed"))
+        # Held here, since somebody may start the client anew before this ends.
+        tasks, remoting = self.tasks, self.remoting
+        try:
+            await tasks.close()
+        finally:
+            await remoting.close()
+
+    async def _look_up_name_servers(self) -> None:
+        assert self._address_server is not None
+        try:
+            addresses = await look_up(self._address_server)
+        except (ConnectFailed, ValueError) as exc:
+            logger.warning("name servers cannot be looked up: %s", exc)
+            return
+        if addresses:
+            self.name_servers.update(addresses)
+
+    async def _refresh_routes(self) -> None:
+        topics = sorted({topic for member in self._members() for topic in member.topics()})
+        if not topics or not self.name_servers.addresses:
+            return
+        gate = asyncio.Semaphore(_ROUTES_AT_ONCE)
+        await asyncio.gather(*(self._refresh_route(topic, gate) for topic in topics))
+
+    async def _refresh_route(self, topic: str, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            try:
+                await self.routes.refresh(topic)
+            except PyroMQError as exc:  # one topic must not keep the others from being refreshed
+                logger.warning("route of %s not refreshed: %s", topic, exc)
+
+    def _route_changed(self, topic: str) -> None:
+        for member in self._members():
+            if topic in member.topics():
+                member.route_changed(topic)
+
+    async def _scheduled_heartbeat(self) -> None:
+        self.routes.drop_offline()
+        await self.heartbeat()
+
+    async def _unregister(self, member: Member) -> None:
+        """Say goodbye wherever somebody was told of this member. Never raises."""
+        group = self.namespace.wrap(member.group)
+        if isinstance(member, ConsumerMember):
+            groups: dict[str, str] = {"consumer_group": group}
+        elif isinstance(member, ProducerMember):
+            groups = {"producer_group": group}
+        else:
+            return
+        known = self.routes.addresses() & self.versions.keys()
+        await asyncio.gather(*(self._unregister_at(address, groups) for address in known))
+
+    async def _unregister_at(self, address: str, groups: dict[str, str]) -> None:
+        try:
+            await self.calls.unregister(address, self.client_id, **groups)  # type: ignore[arg-type]  # only names
+        except PyroMQError as exc:
+            # It hears of it anyway when the connection ends.
+            logger.info("goodbye not delivered: %s", exc)
+
+    def _is_idle(self) -> bool:
+        """Whether it runs for nobody. After waiting this may have changed: others come, leave, or close the client."""
+        return self._state is _State.RUNNING and not self._explicit and not self._members()
+
+    def _members(self) -> list[Member]:
+        return [*self.producers.values(), *self.consumers.values(), *self.admins.values()]
+
+    def _place_of(self, member: Member) -> tuple[dict[str, Any], str]:
+        group = self.namespace.wrap(member.group)
+        if isinstance(member, ConsumerMember):
+            return self.consumers, group
+        if isinstance(member, ProducerMember):
+            return self.producers, group
+        return self.admins, group
+
+
+class _StreamHook:
+    """Marks every request as one of a pull consumer."""
+
+    def before_request(self, peer: str, request: Command) -> None:
+        request.ext = {**(request.ext or {}), "ReqT": "0"}
+
+    def after_response(self, peer: str, request: Command, response: Command | None) -> None:
+        pass
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _ssl_context(tls: ssl.SSLContext | bool) -> ssl.SSLContext | None:
+    if isinstance(tls, bool):
+        return client_context(TlsConfig(client_enable=True)) if tls else None
+    return tls
+
+
+def _kind(member: Member) -> str:
+    if isinstance(member, ConsumerMember):
+        return "consumer"
+    return "producer" if isinstance(member, ProducerMember) else "admin"

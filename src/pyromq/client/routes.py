@@ -1,0 +1,388 @@
+"""Where the queues of topics are: what the name servers said last, and what follows from it.
+
+    route            the name server's answer for one topic
+    publish info     the queues that it may be sent to
+    subscribe queues the queues that it may be read from
+    broker table     broker name -> broker id -> address, over all routes
+
+An answer that says nothing new changes nothing. One that fails leaves everything as it was, so that clients go on with
+what they know while name servers are away. Names of topics are those of the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pyromq.errors import (
+    ConnectionLost,
+    NoNameServer,
+    RemoteProtocolError,
+    RequestTimeout,
+    RouteNotFound,
+    broker_error,
+)
+from pyromq.protocol.bodies import TopicRouteData
+from pyromq.protocol.codes import RequestCode, ResponseCode
+from pyromq.protocol.command import Command
+from pyromq.protocol.headers import GetRouteInfo
+from pyromq.protocol.message_queue import MessageQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyromq.protocol.bodies import QueueData
+    from pyromq.remoting import NameServers
+
+    from .tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+MASTER_ID = 0
+TEMPLATE_TOPIC = "TBW102"
+BROKER_NOT_FOUND = 10003
+
+_PERM_READ = 4
+_PERM_WRITE = 2
+# Queues of one topic, over all brokers. Real ones have a few hundred; a number that cannot be meant is not counted out.
+_MAX_QUEUES = 1 << 20
+_STATIC_TOPIC = b'"topicQueueMappingByBroker":{"'
+
+
+@dataclass(frozen=True, slots=True)
+class PublishInfo:
+    """The queues that a topic may be sent to. `order`: they were set down one by one, and stay even while away."""
+
+    queues: tuple[MessageQueue, ...]
+    order: bool = False
+
+
+class Routes:
+    """The routes of a client. `changed` is called with a topic after its route changed."""
+
+    def __init__(
+        self,
+        name_servers: NameServers,
+        tasks: Tasks,
+        *,
+        timeout: float = 3.0,
+        changed: Callable[[str], None] | None = None,
+    ) -> None:
+        self._name_servers = name_servers
+        self._tasks = tasks
+        self._timeout = timeout
+        self._changed = changed
+        self._routes: dict[str, TopicRouteData] = {}
+        # Routes of topics that do not exist yet, made from the template; kept apart, since nobody can read from them.
+        self._guessed: dict[str, TopicRouteData] = {}
+        self._publish: dict[str, PublishInfo] = {}
+        self._subscribe: dict[str, list[MessageQueue]] = {}
+        self._brokers: dict[str, dict[int, str]] = {}
+        self._fetches: dict[str, asyncio.Task[TopicRouteData | None]] = {}
+
+    # Routes
+
+    def cached(self, topic: str) -> TopicRouteData | None:
+        """What is known of `topic`, without asking anybody."""
+        return self._routes.get(topic)
+
+    async def find(self, topic: str) -> TopicRouteData:
+        """The route of `topic`, asking for it if it is not known. Raises RouteNotFound, or as `refresh`."""
+        route = self._routes.get(topic) or await self.refresh(topic)
+        if route is None:
+            raise self._not_found(topic)
+        return route
+
+    async def refresh(self, topic: str) -> TopicRouteData | None:
+        """Ask for the route of `topic` now; None if the name servers know none, and then the old one stays.
+
+        Several who ask at once share one request. Raises NoNameServer, ConnectFailed, ConnectionLost, RequestTimeout,
+        a BrokerError, or RemoteProtocolError for an answer that makes no sense; then everything stays as it was.
+        """
+        if not self._name_servers.addresses:
+            raise NoNameServer("no name server is known; give namesrv='host:9876', or set NAMESRV_ADDR")
+        fetch = self._fetches.get(topic)
+        if fetch is None:
+            fetch = self._tasks.once(self._fetch_and_apply(topic), f"route of {topic}", log=False)
+            self._fetches[topic] = fetch
+            fetch.add_done_callback(lambda _: self._fetches.pop(topic, None))
+        try:
+            # One who is cancelled only stops waiting: others may wait for the same answer.
+            return await asyncio.shield(fetch)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if fetch.cancelled() and current is not None and not current.cancelling():
+                raise ConnectionLost("name server", "the request was given up, since this client closes") from None
+            raise
+
+    def forget(self, topic: str) -> None:
+        """Know nothing of `topic` any more."""
+        self._forget_guess(topic)
+        self._routes.pop(topic, None)
+        self._publish.pop(topic, None)
+        self._subscribe.pop(topic, None)
+
+    # Queues
+
+    def cached_publish_info(self, topic: str) -> PublishInfo | None:
+        """The queues to send to; None when nothing is known, or nothing that can be used."""
+        return self._publish.get(topic)
+
+    async def publish_info(
+        self, topic: str, default_queues: int = 4, timeout: float = 3.0, *, template: str = TEMPLATE_TOPIC
+    ) -> PublishInfo:
+        """The queues to send to. For a topic that does not exist, those that it will have once it was sent to.
+
+        That is so where brokers create topics by themselves: such brokers have the `template`. Raises RouteNotFound
+        saying why there is no queue, or why nobody could be asked.
+        """
+        if (info := self._publish.get(topic)) is not None:
+            return info
+        try:
+            async with asyncio.timeout(timeout):
+                route = await self.refresh(topic)
+                if route is None and topic not in self._routes:
+                    await self._guess(topic, template, default_queues)
+        except TimeoutError as exc:
+            if isinstance(exc, RequestTimeout):
+                raise
+            peer = self._name_servers.current or "name server"
+            raise RequestTimeout(peer, RequestCode.GET_ROUTEINFO_BY_TOPIC, timeout) from None
+        if (info := self._publish.get(topic)) is not None:
+            return info
+        raise self._not_writable(topic) if topic in self._routes else self._not_found(topic, template)
+
+    def cached_subscribe_queues(self, topic: str) -> list[MessageQueue] | None:
+        """The queues to read from, in order; None when the route is not known. Not to be changed."""
+        return self._subscribe.get(topic)
+
+    async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues to read from, in order, asking for the route if it is not known. Raises as `find`."""
+        if (queues := self._subscribe.get(topic)) is None:
+            await self.find(topic)
+            queues = self._subscribe[topic]
+        return list(queues)
+
+    # Brokers
+
+    def master(self, broker_name: str) -> str | None:
+        """The address that takes messages."""
+        return self._brokers.get(broker_name, {}).get(MASTER_ID)
+
+    def replica(self, broker_name: str, broker_id: int, only_this: bool) -> tuple[str, bool] | None:
+        """An address to read from, and whether it is a slave: that id, for a slave the next, else any if allowed."""
+        addresses = self._brokers.get(broker_name, {})
+        ids = (broker_id,) if broker_id == MASTER_ID else (broker_id, broker_id + 1)
+        for wanted in ids:
+            if (address := addresses.get(wanted)) is not None:
+                return address, broker_id != MASTER_ID
+        if not only_this:
+            for other, address in sorted(addresses.items()):
+                return address, other != MASTER_ID
+        return None
+
+    async def master_or_refresh(self, queue: MessageQueue) -> str:
+        """The address of the master that has `queue`, asking for the route once if it is not known.
+
+        Raises RouteNotFound (10003), or why nobody could be asked.
+        """
+        if (address := self.master(queue.broker_name)) is not None:
+            return address
+        await self.refresh(queue.topic)
+        if (address := self.master(queue.broker_name)) is not None:
+            return address
+        error = RouteNotFound(
+            f"{queue.topic}: no address of broker {queue.broker_name} as a master is known to "
+            f"{self._where()}; it is down, or has no master"
+        )
+        error.code = BROKER_NOT_FOUND
+        error.topic = queue.topic
+        error.retriable = True
+        raise error
+
+    def brokers_of(self, topic: str) -> list[str]:
+        """The names of the brokers that have `topic`, as far as known."""
+        route = self._routes.get(topic)
+        return [] if route is None else [broker.broker_name for broker in route.broker_datas]
+
+    def addresses(self) -> set[str]:
+        """All addresses of all brokers."""
+        return {address for addresses in self._brokers.values() for address in addresses.values()}
+
+    def masters(self) -> set[str]:
+        """The addresses of all masters."""
+        return {addresses[MASTER_ID] for addresses in self._brokers.values() if MASTER_ID in addresses}
+
+    def drop_offline(self) -> None:
+        """Forget addresses that no route mentions any more."""
+        mentioned: dict[str, set[str]] = {}
+        for route in (*self._routes.values(), *self._guessed.values()):
+            for broker in route.broker_datas:
+                mentioned.setdefault(broker.broker_name, set()).update(broker.broker_addrs.values())
+        for name, addresses in tuple(self._brokers.items()):
+            online = {number: address for number, address in addresses.items() if address in mentioned.get(name, ())}
+            if len(online) < len(addresses):
+                logger.info("broker %s: no route mentions %s any more", name, addresses.items() - online.items())
+            if online:
+                self._brokers[name] = online
+            else:
+                del self._brokers[name]
+
+    # Inside
+
+    async def _fetch_and_apply(self, topic: str) -> TopicRouteData | None:
+        route = await self._fetch(topic)
+        if route is None:
+            # It still does not exist. Whoever sends to it next looks which brokers could create it now.
+            self._forget_guess(topic)
+            return None
+        return self._apply(topic, route)
+
+    async def _fetch(self, topic: str) -> TopicRouteData | None:
+        header = GetRouteInfo(topic, accept_standard_json_only=True)
+        request = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        reply = await self._name_servers.invoke(request, self._timeout)
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        server = self._name_servers.current or "name server"
+        if reply.code != ResponseCode.SUCCESS:
+            raise broker_error(reply.code, reply.remark, server)
+        if _STATIC_TOPIC in reply.body_bytes:
+            error = RouteNotFound(f"{topic}: a static topic of RocketMQ 5, whose queues this client cannot follow")
+            error.topic = topic
+            raise error
+        return TopicRouteData.decode(reply.body_bytes)
+
+    def _apply(self, topic: str, route: TopicRouteData) -> TopicRouteData:
+        """Take `route` in: all of it or, where it makes no sense, nothing. Gives the route as it is kept."""
+        route = _sorted(route)
+        known = self._routes.get(topic)
+        if known is not None and known == route:
+            # The broker table is shared: what another topic's route said of a broker meanwhile may be older.
+            self._note_brokers(known)
+            return known
+        publish = publish_info(topic, route)
+        subscribe = subscribe_queues(topic, route)
+        self._routes[topic] = route
+        self._guessed.pop(topic, None)
+        self._note_brokers(route)
+        if publish.queues:
+            self._publish[topic] = publish
+        else:
+            self._publish.pop(topic, None)
+        self._subscribe[topic] = subscribe
+        logger.info("topic %s: %d queues to write, %d to read", topic, len(publish.queues), len(subscribe))
+        if self._changed is not None:
+            self._changed(topic)
+        return route
+
+    async def _guess(self, topic: str, template: str, default_queues: int) -> None:
+        """Take the route of the template for that of `topic`, which does not exist."""
+        route = await self._fetch(template)
+        if route is None or topic in self._routes:
+            return
+        route = _sorted(replace(route, queue_datas=[_clamped(queue, default_queues) for queue in route.queue_datas]))
+        publish = publish_info(topic, route)
+        if not publish.queues:
+            return
+        self._guessed[topic] = route
+        self._publish[topic] = publish
+        self._note_brokers(route)
+
+    def _forget_guess(self, topic: str) -> None:
+        if self._guessed.pop(topic, None) is not None:
+            self._publish.pop(topic, None)
+
+    def _note_brokers(self, route: TopicRouteData) -> None:
+        for broker in route.broker_datas:
+            self._brokers[broker.broker_name] = dict(broker.broker_addrs)
+
+    def _where(self) -> str:
+        return f"name server {', '.join(self._name_servers.addresses)}"
+
+    def _not_found(self, topic: str, template: str | None = None) -> RouteNotFound:
+        text = f"{topic}: no broker has this topic, says {self._where()}"
+        if template is not None:
+            text += (
+                f", and none has {template}, so none creates topics by itself; "
+                "create it, or set autoCreateTopicEnable=true on a broker"
+            )
+        else:
+            text += "; create it, or send to it where brokers create topics by themselves (autoCreateTopicEnable)"
+        error = RouteNotFound(text)
+        error.topic = topic
+        return error
+
+    def _not_writable(self, topic: str) -> RouteNotFound:
+        reasons = "; ".join(_why_not_writable(self._routes[topic]))
+        error = RouteNotFound(f"{topic}: there is no queue to send to: {reasons or 'no broker has queues of it'}")
+        error.topic = topic
+        return error
+
+
+def publish_info(topic: str, route: TopicRouteData) -> PublishInfo:
+    """The queues that `topic` may be sent to. Raises RemoteProtocolError for counts that make no sense."""
+    if route.order_topic_conf:
+        return PublishInfo(tuple(_queues(topic, _ordered(topic, route.order_topic_conf))), order=True)
+    masters = {broker.broker_name for broker in route.broker_datas if MASTER_ID in broker.broker_addrs}
+    writable = (
+        (data.broker_name, data.write_queue_nums)
+        for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+        if data.perm & _PERM_WRITE and data.broker_name in masters
+    )
+    return PublishInfo(tuple(_queues(topic, writable)))
+
+
+def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """The queues that `topic` may be read from, in order."""
+    readable = ((data.broker_name, data.read_queue_nums) for data in route.queue_datas if data.perm & _PERM_READ)
+    return sorted(set(_queues(topic, readable)))
+
+
+def _ordered(topic: str, conf: str) -> Iterator[tuple[str, int]]:
+    """`broker:count;broker:count`, as the administrator wrote it down."""
+    for part in filter(None, conf.split(";")):
+        name, _, count = part.rpartition(":")
+        if not name or not count.isascii() or not count.isdecimal():
+            raise RemoteProtocolError(f"{topic}: its order configuration is not `broker:count;…`: {conf[:200]!r}")
+        yield name, int(count[:10])
+
+
+def _queues(topic: str, counts: Iterable[tuple[str, int]]) -> list[MessageQueue]:
+    counts = list(counts)
+    total = sum(max(count, 0) for _, count in counts)
+    if total > _MAX_QUEUES:
+        raise RemoteProtocolError(f"{topic}: it cannot have {total} queues")
+    return [
+        MessageQueue(broker_name=broker_name, queue_id=number, topic=topic)
+        for broker_name, count in counts
+        for number in range(count)
+    ]
+
+
+def _sorted(route: TopicRouteData) -> TopicRouteData:
+    return replace(
+        route,
+        queue_datas=sorted(route.queue_datas, key=lambda data: data.broker_name),
+        broker_datas=sorted(route.broker_datas, key=lambda data: data.broker_name),
+    )
+
+
+def _clamped(data: QueueData, default_queues: int) -> QueueData:
+    count = min(default_queues, data.read_queue_nums)
+    return replace(data, read_queue_nums=count, write_queue_nums=count)
+
+
+def _why_not_writable(route: TopicRouteData) -> Iterator[str]:
+    masters = {broker.broker_name for broker in route.broker_datas if MASTER_ID in broker.broker_addrs}
+    for data in route.queue_datas:
+        if not data.perm & _PERM_WRITE:
+            yield f"{data.broker_name} has no write permission for it (perm {data.perm})"
+        elif data.broker_name not in masters:
+            yield f"{data.broker_name} has no master"
+        else:
+            yield f"{data.broker_name} has {data.write_queue_nums} queues to write"

@@ -1,0 +1,63 @@
+"""What a group wants of a topic: a tag expression (`*`, `TagA || TagB`) or an SQL92 one.
+
+The broker selects by the hashes of the tags, which may collide; so `matches` looks at the tags themselves once more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyromq.errors import ConfigError
+from pyromq.protocol.bodies.heartbeat import SubscriptionData
+from pyromq.protocol.hashing import java_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ALL = "*"
+TAG = "TAG"
+SQL92 = "SQL92"
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """Select by the properties of messages, at the broker: `Sql("a > 5 AND region = 'eu'")`."""
+
+    expression: str
+
+
+Expression: TypeAlias = str | Sql
+
+
+def subscription_data(topic: str, expr: str | Sql, version_ms: int) -> SubscriptionData:
+    """The subscription to be sent. Of two versions of it a broker keeps the later.
+
+    Raises ConfigError for an expression that says nothing, like `||`.
+    """
+    if isinstance(expr, Sql):
+        if not expr.expression.strip():
+            raise ConfigError(f"the SQL expression for {topic} is empty")
+        return SubscriptionData(topic=topic, sub_string=expr.expression, expression_type=SQL92, sub_version=version_ms)
+    if expr in ("", ALL):
+        return SubscriptionData(topic=topic, sub_string=ALL, sub_version=version_ms)
+    tags = frozenset(tag for part in expr.split("||") if (tag := part.strip()))
+    if not tags:
+        raise ConfigError(f"the expression {expr!r} for {topic} names no tag")
+    return SubscriptionData(
+        topic=topic,
+        sub_string=expr,
+        sub_version=version_ms,
+        tags_set=tags,
+        code_set=frozenset(map(java_hash, tags)),
+    )
+
+
+def matches(subscription: SubscriptionData, tags: str | None) -> bool:
+    """Whether a message with these tags was asked for. What SQL selects is the broker's to decide."""
+    return not subscription.tags_set or tags in subscription.tags_set
+
+
+def subscriptions(topics: Mapping[str, str | Sql], version_ms: int) -> dict[str, SubscriptionData]:
+    """Of each topic the subscription that its expression stands for."""
+    return {topic: subscription_data(topic, expr, version_ms) for topic, expr in topics.items()}
