@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import platform
 import sys
 
-BENCHMARKS = ("codec", "namesrv", "store", "broker")
+from .broker_machine import facts
+
+BENCHMARKS = ("codec", "namesrv", "store", "broker", "broker-costs", "broker-java")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,10 +23,10 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = set(options.names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}")
-    print(f"Python {platform.python_version()}, {platform.machine()}")
+    print(facts(), flush=True)
     for name in options.names or BENCHMARKS:
         # Imported one by one: some need Java, and none should cost the others anything.
-        importlib.import_module(f"bench.{name}").main(options.seconds)
+        importlib.import_module(f"bench.{name.replace('-', '_')}").main(options.seconds)
     return 0
 
 

@@ -12,7 +12,6 @@ from tests.interop.process import Process, free_port
 if TYPE_CHECKING:
     from pathlib import Path
 
-UPDATE_AND_CREATE_TOPIC = 17
 READY_SECONDS = 15.0
 BROKER = "broker-a"
 CLUSTER = "DefaultCluster"
@@ -80,16 +79,5 @@ class PyroMQ:
 
     def create_topic(self, topic: str, queues: int = 4) -> None:
         """Make a topic as an operator does. Once this returns, its route is known."""
-        answer = wire.ask(
-            self.address,
-            UPDATE_AND_CREATE_TOPIC,
-            topic=topic,
-            defaultTopic="TBW102",
-            readQueueNums=str(queues),
-            writeQueueNums=str(queues),
-            perm="6",
-            topicFilterType="SINGLE_TAG",
-            topicSysFlag="0",
-            order="false",
-        )
-        assert answer.code == 0, answer
+        with wire.Connection(self.address) as connection:
+            wire.create_topic(connection, topic, queues)

@@ -101,6 +101,7 @@ def test_groups_are_made_shown_and_deleted(scene: Scene) -> None:
     assert "success" in deleted
 
 
+@pytest.mark.scenario("broker 12.6")
 def test_the_broker_is_shown(scene: Scene) -> None:
     address = scene.up.address
     listing, totals, status, settings = scene.run(
@@ -125,12 +126,14 @@ def test_a_setting_is_changed(scene: Scene) -> None:
     assert fields(settings, "=")["fileReservedTime"] == "10"
 
 
+@pytest.mark.scenario("broker 12.6")
 def test_the_progress_and_members_of_groups_are_shown(scene: Scene) -> None:
     def caught_up() -> bool:
         groups, progress = scene.run("consumerProgress", f"consumerProgress -g {GROUP}")
         queues = [row for row in rows(progress) if row[0] == TOPIC]
         assert [row[0] for row in rows(groups)].count(GROUP) == 1
         assert sum(int(row[3]) for row in queues) >= MESSAGES
+        assert all(int(row[6]) >= 0 for row in queues), "messages in flight"
         return len(queues) == 4 and {row[5] for row in queues} == {"0"}
 
     wait_until(caught_up, 20, "the group is shown to have consumed everything")
@@ -196,3 +199,36 @@ def test_a_group_is_set_back_to_a_time(scene: Scene) -> None:
     # The consumer is told, waits for what it has in hand, and begins again: ten seconds, says the client.
     wait_until(lambda: sorted(client.bodies("back")) == sorted([f"back-{n}" for n in range(4)] * 2), 30, "all again")
     client.do("leave", name="back")
+
+
+@pytest.mark.scenario("broker 9.7")
+def test_a_group_is_set_back_by_the_broker_whether_it_is_online_or_not(scene: Scene) -> None:
+    client, topic, group = scene.client, "set-back-here", "set-back-here-group"
+    setting = f"updateBrokerConfig -b {scene.up.address} -k useServerSideResetOffset -v"
+    reset = f"resetOffsetByTime -g {group} -t {topic} -s 0"
+    bodies = [f"here-{n}" for n in range(4)]
+
+    def consumed(name: str, times: int) -> bool:
+        return sorted(client.bodies(name)) == sorted(bodies * times)
+
+    scene.up.create_topic(topic)
+    for body in bodies:
+        client.send(topic=topic, body=body)
+    scene.run(f"{setting} true")
+    try:
+        client.do("push", name="here", group=group, topic=topic)
+        client.wait_for_bodies("here", set(bodies), SOON)
+        done = "what was consumed is committed"
+        wait_until(lambda: "Diff Total: 0" in scene.run(f"consumerProgress -g {group}")[0], 20, done)
+        [said] = scene.run(reset)
+        assert sorted(row for row in rows(said) if row[0] == BROKER) == [[BROKER, str(q), "0"] for q in range(4)]
+        # It is told by its next pull, gives the queues up, and takes them again ten seconds later.
+        wait_until(lambda: consumed("here", 2), 40, "all again")
+        wait_until(lambda: "Diff Total: 0" in scene.run(f"consumerProgress -g {group}")[0], 20, done)
+        client.do("leave", name="here")
+        scene.run(reset)
+        client.do("push", name="later", group=group, topic=topic)
+        wait_until(lambda: consumed("later", 1), 40, "all once more, by a consumer that was not there")
+        client.do("leave", name="later")
+    finally:
+        scene.run(f"{setting} false")

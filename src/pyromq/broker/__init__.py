@@ -1,8 +1,9 @@
 """The broker: keeps messages and hands them out.
 
 `broker` runs it, `parts` puts it together. Tables with their rules (`topics`, `groups`, `consumer_offsets`, `clients`,
-`locks`) know no network; `*_requests` and `consumer_calls` serve requests from them; `send`, `appends`, `pull` and
-`schedule` move messages; `state` keeps the tables over a restart, `registration` keeps the name servers told.
+`locks`) know no network; `*_requests`, `consumer_calls` and `server_side_resets` serve requests from them; `send`,
+`appends`, `pull`, `reply` and `schedule` move messages; `state` keeps the tables over a restart, `registration` keeps
+the name servers told, `protection` stops slow consumers.
 """
 
 from __future__ import annotations

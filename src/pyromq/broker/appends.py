@@ -65,6 +65,15 @@ class Appends:
         self._units.append((queue, records))
         self._stored.append((stored, wait))
 
+    def put_again(self, queue: ConsumeQueue, record: MessageRecord) -> PutResult:
+        """Store a message now that was taken before, when longer ones were allowed."""
+        try:
+            (result,) = self._store.put_again((queue, (record,)))
+        except StoreNotWritable as exc:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, error=str(exc))
+        self._arrived(queue)
+        return result
+
     def flush(self) -> None:
         """End the turn now."""
         units, stored = self._units, self._stored

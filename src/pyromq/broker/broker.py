@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyromq.errors import ConfigError, LocalProtocolError, StoreError
 from pyromq.protocol.ids import encode_host
 from pyromq.remoting import ClientConfig, RemotingClient, TlsConfig, join_address, split_address
+from pyromq.remoting.log_levels import LogConfig, apply_log_levels
 from pyromq.remoting.service import Service
 from pyromq.settings.files import why_not_writable
 from pyromq.store import MessageStore
@@ -67,6 +68,17 @@ class Broker(Service):
         """The address that clients are told."""
         return join_address(self._live.config.broker_ip1, self.port)
 
+    def reload(self) -> None:
+        """Read certificates and log levels again. What cannot be used is said, and stays as it was."""
+        try:
+            self._live.reload_log_levels()
+            if self._ports is not None:
+                self._ports.reload_tls()
+        except ConfigError as exc:
+            logger.error("not reloaded: %s", exc)
+        else:
+            logger.info("certificates and log levels reloaded")
+
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         """Serve until cancelled; every task starts and ends in here. Calls `listening` once it is registered.
 
@@ -75,6 +87,7 @@ class Broker(Service):
         settings = self._live.settings
         config = settings[BrokerConfig]
         tls = settings[TlsConfig]
+        apply_log_levels(settings[LogConfig])
         ip = await _resolved(config.broker_ip1)
         store = MessageStore(settings[StoreConfig])
         problem = why_not_writable(store.root)

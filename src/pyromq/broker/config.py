@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from pyromq.errors import ConfigError, NoPermission, ServerError
 from pyromq.protocol.bodies import DataVersion
 from pyromq.remoting import ClientConfig, ServerConfig, TlsConfig, split_addresses
+from pyromq.remoting.log_levels import KEY as LOG_LEVEL
+from pyromq.remoting.log_levels import LogConfig, apply_log_levels, with_levels_of
 from pyromq.remoting.tls import with_tls_file
 from pyromq.settings import Assignment, Settings, computed, option, parse
 from pyromq.settings.properties import decode
@@ -146,6 +148,12 @@ class BrokerConfig:
     offset_flush_interval: int = option(
         "flushConsumerOffsetInterval", 5000, "Pause between two savings of consumer offsets.", min=10, hot=True
     )
+    server_side_reset: bool = option(
+        "useServerSideResetOffset",
+        False,
+        "Reset offsets in the broker, also of groups that are offline, as 5.x does; otherwise by their consumers.",
+        hot=True,
+    )
     delay_offset_flush_interval: int = option(
         "flushDelayOffsetInterval", 10_000, "Pause between two savings of the progress of delayed messages.", min=10
     )
@@ -234,7 +242,16 @@ class BrokerServerConfig(ServerConfig):
     )
 
 
-CONFIGS = (BrokerConfig, StoreConfig, BrokerServerConfig, ClientConfig, TlsConfig, LaterConfig, JavaConfig)
+CONFIGS = (
+    BrokerConfig,
+    StoreConfig,
+    BrokerServerConfig,
+    ClientConfig,
+    TlsConfig,
+    LogConfig,
+    LaterConfig,
+    JavaConfig,
+)
 
 _IMPORTANT = (
     "namesrvAddr brokerClusterName brokerName brokerId brokerIP1 brokerRole flushDiskType autoCreateTopicEnable "
@@ -314,6 +331,12 @@ class LiveConfig:
         """Settings made in code."""
         return cls(Settings.of(*configs))
 
+    def reload_log_levels(self) -> None:
+        """Take over the levels that the file of the settings names now. ConfigError if it is malformed."""
+        before = self.settings[LogConfig]
+        self.settings = with_levels_of(Path(self.config.config_path), self.settings)
+        apply_log_levels(self.settings[LogConfig], before)
+
     def update(self, text: bytes, peer: str, now: int) -> list[str]:
         """Apply a properties text (UPDATE_BROKER_CONFIG): all of it, or a BrokerError and none of it.
 
@@ -331,6 +354,9 @@ class LiveConfig:
             update = self.settings.updated(Assignment(key, value, f"request from {peer}") for key, value, _ in entries)
         except ConfigError as exc:
             raise ServerError(exc.reason) from exc
+        # Settings made in code need not have all parts.
+        if any(key.startswith(LOG_LEVEL) for key in update.changed):
+            apply_log_levels(update.settings[LogConfig], self.settings[LogConfig])
         self.settings = update.settings
         self.config = update.settings[BrokerConfig]
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now)

@@ -26,13 +26,16 @@ from .locks import QueueLocks
 from .lookup_requests import LookupProcessors
 from .offset_requests import OffsetProcessors, QueueProcessors
 from .progress import Progress
+from .protection import Protection
 from .pull import PullProcessor
 from .registration import Registration
 from .registration_requests import RegistrationRequests
+from .reply import ReplyProcessor
 from .runtime_info import RuntimeInfo
 from .schedule import ScheduleService
 from .send import SendProcessor
 from .send_back import SendBackProcessor
+from .server_side_resets import ServerSideResets
 from .state import BrokerState
 from .stats import Statistics
 from .topic_requests import ConsumptionProcessors, GroupProcessors, TopicProcessors
@@ -50,6 +53,7 @@ _MAINTAIN = 0.1
 _SAMPLE = 1.0
 _HOUSEKEEPING = 10.0
 _LOOK_AT_HELD_PULLS = 5.0
+_PROTECT = 180.0
 
 
 class Parts:
@@ -116,12 +120,19 @@ class Parts:
             store, self._appends, topics, groups, stats, live, clock, delay_levels=levels, store_host=self._store_host
         )
         stats.sources.append(send.count)
+        resets = self._resets = ServerSideResets(store, topics, groups, offsets, live, self.pulls.forget)
         progress = Progress(store, topics, offsets, clients, stats, live)
-        info = RuntimeInfo(store, stats, live, clock, self._schedule.snapshot)
-        return {
+        info = RuntimeInfo(store, stats, live, clock, self._schedule.snapshot, self._backlog)
+        replies = ReplyProcessor(
+            *(store, self._appends, topics, clients, stats, live, clock),
+            address=self._address,
+            store_host=self._store_host,
+        )
+        table: dict[int, Processor] = {
             **send.table(),
             **SendBackProcessor(store, self._appends, topics, groups, stats, live, delay_levels=levels).table(),
             **self.pulls.table(),
+            **replies.table(),
             **ClientProcessors(clients, topics, groups, clock).table(),
             **LockProcessors(QueueLocks(), clock).table(),
             **ConsumerCallProcessors(clients, topics, offsets, store, live).table(),
@@ -134,7 +145,9 @@ class Parts:
                 saved=self.state.topics.saved,
                 delete_queues=self._delete_queues,
             ).table(),
-            **GroupProcessors(groups, offsets, live, saved=self.state.groups.saved).table(),
+            **GroupProcessors(
+                groups, offsets, live, saved=self.state.groups.saved, deleted=self._group_deleted
+            ).table(),
             **ConsumptionProcessors(offsets, clients, lambda: self._address).table(),
             **SettingsProcessors(live, clock, self._settings_settled, self._settings_changed).table(),
             **FigureProcessors(info, stats, self._schedule.snapshot).table(),
@@ -142,6 +155,7 @@ class Parts:
             **CleaningProcessors(store, topics, self._delete_queues).table(),
             **LookupProcessors(store, clients).table(),
         }
+        return table | resets.before(table)
 
     # What goes on by itself
 
@@ -155,6 +169,7 @@ class Parts:
         yield "expire clients", self._expire_clients()
         yield "expire held pulls", self._expire_held_pulls()
         yield "sample statistics", self._sample_statistics()
+        yield "stop slow consumers", self._stop_slow_consumers()
 
     async def _maintain_store(self) -> None:
         while True:
@@ -183,6 +198,12 @@ class Parts:
             await asyncio.sleep(_SAMPLE)
             self._stats.sample(self._clock())
 
+    async def _stop_slow_consumers(self) -> None:
+        protection = Protection(self._store, self._groups, self.clients, self._offsets, self._live)
+        while True:
+            await asyncio.sleep(_PROTECT)
+            protection.stop_slow_groups()
+
     async def finish(self, timeout: float) -> None:
         """Store what has arrived and answer all who wait: pulls at once, senders when their messages are on disk."""
         self.pulls.stop()
@@ -198,7 +219,19 @@ class Parts:
         deleted = self._store.delete_topic(topic)
         self._send.forget(topic)
         self.pulls.forget(topic)
+        self._resets.forget_topic(topic)
+        if self._live.config.auto_delete_unused_stats:
+            self._stats.forget_topic(topic)
         return deleted
+
+    def _group_deleted(self, group: str) -> None:
+        self._resets.forget_group(group)
+        if self._live.config.auto_delete_unused_stats:
+            self._stats.forget_group(group)
+
+    def _backlog(self, kind: str) -> tuple[int, int]:
+        """Requests that wait. Only sends do, for the disk; everything else is answered in the turn that reads it."""
+        return (self._appends.waiting if kind == "send" else 0, 0)
 
     def _offset_moved(self, group: str, topic: str, queue_id: int, asked: int, given: int) -> None:
         """Leave a note for operators: a consumer asked for messages that are not there (any more)."""

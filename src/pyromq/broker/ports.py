@@ -97,6 +97,11 @@ class Ports:
         self._processors.update(processors)
         self._vip_processors.update((code, each) for code, each in processors.items() if code not in NOT_ON_VIP)
 
+    def reload_tls(self) -> None:
+        """Read the certificate again, for connections to come. ConfigError if it cannot be used: the old one stays."""
+        for server in self._servers:
+            server.reload_tls()
+
     def stop_listening(self) -> None:
         """Take no new connections; those that are there go on."""
         for server in self._servers:

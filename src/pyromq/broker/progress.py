@@ -153,6 +153,8 @@ class Progress:
                 broker_offset=0 if queue is None else queue.max_offset,
                 consumer_offset=offset,
                 last_timestamp=max(consumed, 0),
+                # How far it has pulled beyond that nobody writes down. Tools of 5.x show the difference as in flight.
+                pull_offset=offset,
             )
         return table
 

@@ -38,6 +38,8 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 _FIRST = 1.0  # seconds after the start
 _PAUSE = 0.1  # between two looks, when nothing is due sooner
 _AFTER_ERROR = 10.0
+# What the store says of a message that is too long: maxMessageSize was lowered since it was sent.
+_TOO_LONG = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 # Messages of one level that are delivered in one go: when thousands fall due together, sends go on in between.
 _AT_ONCE = 64
 
@@ -110,6 +112,10 @@ class ScheduleService:
                 self._appends.put(stored_at, (record,), partial(batch.stored, number), wait=False)
         return len(batch.records) == _AT_ONCE
 
+    def store_again(self, record: MessageRecord) -> PutResult:
+        """Store a message that was acknowledged when longer ones were allowed."""
+        return self._appends.put_again(self._store.queue(record.topic, record.queue_id), record)
+
     def batch_ended(self, level: int) -> None:
         self._under_way.discard(level)
 
@@ -152,9 +158,18 @@ class _Batch:
         self._delivered.append(None)
 
     def stored(self, number: int, results: Sequence[PutResult]) -> None:
-        delivered = results[0].status is PutStatus.PUT_OK
+        result, record = results[0], self.records[number]
+        if result.status in _TOO_LONG and record is not None:
+            result = self._service.store_again(record)
+            if result.status in _TOO_LONG:
+                # Those behind it shall not wait for ever. It stays where it is, and can be read by its id.
+                place = (record.physical_offset, record.topic)
+                logger.error("delayed message at %s is skipped, it cannot be put into %s: %s", *place, result.error)
+                self.done(number)
+                return
+        delivered = result.status is PutStatus.PUT_OK
         if not delivered and False not in self._delivered:
-            logger.warning("delayed messages not delivered: %s; trying again", results[0].error)
+            logger.warning("delayed messages not delivered: %s; trying again", result.error)
         self.done(number, delivered)
 
     def done(self, number: int, delivered: bool = True) -> None:

@@ -156,19 +156,23 @@ class Throughput:
         return grown * 1000 / (last.time - first.time) if last.time > first.time else 0.0
 
     def put_times(self) -> str:
-        """How many messages of the last whole minute took how long to be stored, as RocketMQ prints it."""
-        sums = [0, *accumulate(self._times_of_last_minute)]
+        """How many messages took how long to be stored, as RocketMQ prints it: in this minute and the one before."""
+        sums = [0, *accumulate(self._recent_times())]
         ends = [0, *(bisect_left(_BOUNDS, bound) + 1 for bound in _RANGES.values()), len(_BOUNDS) + 1]
         counts = [sums[end] - sums[start] for start, end in pairwise(ends)]
         return " ".join(f"{name}:{count}" for name, count in zip([*_RANGES, _BEYOND], counts, strict=True))
 
+    def _recent_times(self) -> list[int]:
+        return [now + before for now, before in zip(self._times, self._times_of_last_minute, strict=True)]
+
     def put_time(self, share: float) -> float:
-        """The time in which this share of the messages of the last whole minute was stored."""
-        wanted = share * sum(self._times_of_last_minute)
+        """The time in which this share of the messages of this minute and the one before was stored."""
+        times = self._recent_times()
+        wanted = share * sum(times)
         if not wanted:
             return 0.0
         passed, low = 0, 0.0
-        for count, high in zip(self._times_of_last_minute, _BOUNDS, strict=False):
+        for count, high in zip(times, _BOUNDS, strict=False):
             if count and passed + count >= wanted:
                 return low + (high - low) * (wanted - passed) / count
             passed, low = passed + count, high

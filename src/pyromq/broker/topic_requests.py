@@ -124,7 +124,10 @@ class TopicProcessors:
 
 
 class GroupProcessors:
-    """The subscription groups. `saved` is awaited after each change, until it is in its file."""
+    """The subscription groups. `saved` is awaited after each change, until it is in its file.
+
+    `deleted` is called with the name of a group that is gone.
+    """
 
     def __init__(
         self,
@@ -133,11 +136,13 @@ class GroupProcessors:
         live: LiveConfig,
         *,
         saved: Callable[[], Awaitable[None]],
+        deleted: Callable[[str], None] = lambda group: None,
     ) -> None:
         self._groups = groups
         self._offsets = offsets
         self._live = live
         self._saved = saved
+        self._deleted = deleted
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -172,6 +177,7 @@ class GroupProcessors:
             logger.info("group %s deleted by %s", header.group_name, connection.peer)
         if header.remove_offset or header.clean_offset:
             self._offsets.remove_group(header.group_name)
+        self._deleted(header.group_name)
         await self._saved()
         return request.reply()
 

@@ -1,7 +1,7 @@
 """Keys of RocketMQ's broker that change nothing here, so that a `broker.conf` can be taken over as it is.
 
 `JavaConfig` holds what means something to threads, buffers and Netty. `LaterConfig` holds what belongs to capabilities
-that this broker does not have yet: replication, transactions, filter bitmaps.
+that this broker does not have yet: replication, transactions, filter bitmaps, metrics.
 """
 
 from __future__ import annotations
@@ -65,4 +65,7 @@ class LaterConfig:
     filter_consumers: int = option("expectConsumerNumUseFilter", 32, "No effect yet: filter bitmaps.")
     filter_error_rate: int = option("maxErrorRateOfBloomFilter", 20, "No effect yet: filter bitmaps.")
     filter_data_clean: int = option("filterDataCleanTimeSpan", 86_400_000, "No effect yet: SQL92 filters.")
+    metrics_exporter: str = option("metricsExporterType", "DISABLE", "No effect yet: metrics.")
+    metrics_host: str = option("metricsPromExporterHost", "", "No effect yet: metrics.")
+    metrics_port: int = option("metricsPromExporterPort", 5557, "No effect yet: metrics.")
     filter_server_nums: int = option("filterServerNums", 0, "No effect: filter servers are of the past.")

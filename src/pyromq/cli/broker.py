@@ -15,6 +15,7 @@ from pyromq.errors import ConfigError, StoreError
 from pyromq.settings import dump
 
 from . import logs, serving
+from .systemd import Systemd
 
 if TYPE_CHECKING:
     from pyromq.settings import Settings
@@ -52,13 +53,17 @@ def broker(
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
     log_level: Annotated[logs.LogLevel, typer.Option(help="How much to log.")] = logs.LogLevel.info,
     log_format: Annotated[logs.LogFormat, typer.Option(help="How to log.")] = logs.LogFormat.text,
+    log_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Log to files there, at most 1 GiB of them, not to stderr.")
+    ] = None,
+    log_name: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run a broker.
 
     Settings are taken from NAMESRV_ADDR, then from the file, then from variables PYROMQ_<UPPER_SNAKE>, then from
     --set, then from bare key=value arguments, then from -n; the last one wins.
     """
-    logs.set_up(log_level, log_format)
+    serving.set_up_logs("broker", log_level, log_format, log_dir, log_name)
     try:
         settings = load_settings(
             config_file, environ=os.environ, sets=sets or [], arguments=properties or [], namesrv_addr=namesrv_addr
@@ -91,6 +96,8 @@ def _serve(settings: Settings, *, supervised: bool) -> None:
 
 async def _run(settings: Settings, *, supervised: bool) -> None:
     serving_broker = Broker(settings)
+    systemd = Systemd.of(os.environ)
+    systemd.status("opening the store")
 
     def listening() -> None:
         config = serving_broker.config
@@ -98,7 +105,14 @@ async def _run(settings: Settings, *, supervised: bool) -> None:
         if config.namesrv_addr:
             line += f" and name server is {config.namesrv_addr}"
         print(line, flush=True)
+        systemd.ready(f"serving at {serving_broker.address}")
+
+    def reload() -> None:
+        systemd.reloading()
+        serving_broker.reload()
+        systemd.reloaded()
 
     # Whoever started it holds the other end of stdin, and may die without a word.
     leash = sys.stdin.fileno() if supervised else None
-    await serving.until_stopped(serving_broker.run(listening), "broker", leash=leash)
+    running = serving_broker.run(listening)
+    await serving.until_stopped(running, "broker", systemd=systemd, reload=reload, leash=leash)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -44,6 +45,17 @@ class Fleet(Service):
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
+        self._processes: set[asyncio.subprocess.Process] = set()
+
+    def reload(self) -> None:
+        """Let every member reload."""
+        self.send(signal.SIGHUP)
+
+    def send(self, number: signal.Signals) -> None:
+        """Pass a signal on to every member that has booted."""
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
 
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -68,7 +80,7 @@ class Fleet(Service):
         pause = _FIRST_PAUSE
         while True:
             began = time.monotonic()
-            code = await _run_once(member, booted)
+            code = await self._run_once(member, booted)
             if not booted.done():
                 booted.set_exception(ConfigError(f"{member.name} did not start (exit code {code})"))
                 return
@@ -78,18 +90,21 @@ class Fleet(Service):
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-
-async def _run_once(member: Member, booted: asyncio.Future[None]) -> int:
-    process = await _started(member)
-    try:
-        assert process.stdout is not None
-        async for line in process.stdout:
-            if _BOOTED in line and not booted.done():
-                booted.set_result(None)
-        return await process.wait()
-    finally:
-        # In a task of its own, since this one may be cancelled, and time limits do not work in such a task.
-        await asyncio.create_task(_end(process), name=f"end {member.name}")
+    async def _run_once(self, member: Member, booted: asyncio.Future[None]) -> int:
+        process = await _started(member)
+        try:
+            assert process.stdout is not None
+            async for line in process.stdout:
+                if _BOOTED in line:
+                    # Before that it does not listen to signals that others die of.
+                    self._processes.add(process)
+                    if not booted.done():
+                        booted.set_result(None)
+            return await process.wait()
+        finally:
+            self._processes.discard(process)
+            # In a task of its own, since this one may be cancelled, and time limits do not work in such a task.
+            await asyncio.create_task(_end(process), name=f"end {member.name}")
 
 
 async def _started(member: Member) -> asyncio.subprocess.Process:

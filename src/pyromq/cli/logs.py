@@ -1,4 +1,4 @@
-"""Logs of the servers: one stream to stderr, a line per event.
+"""Logs of the servers: one stream to stderr, or files with `--log-dir`, a line per event.
 
     2026-01-31T12:00:00.123+01:00 INFO namesrv: broker registered name=rack1 id=0
 
@@ -12,6 +12,16 @@ import logging
 import sys
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ConfigError
+from pyromq.settings.files import why_not_writable
+
+from .log_files import LogFile
+from .log_folding import Folding
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class LogFormat(StrEnum):
@@ -47,11 +57,36 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(event, ensure_ascii=False)
 
 
-def set_up(level: LogLevel = LogLevel.info, style: LogFormat = LogFormat.text) -> None:
-    """Send what PyroMQ and its libraries log to stderr. For programs; a library never does this."""
-    handler = logging.StreamHandler(sys.stderr)
+def set_up(
+    level: LogLevel = LogLevel.info,
+    style: LogFormat = LogFormat.text,
+    folder: Path | None = None,
+    name: str = "pyromq",
+) -> None:
+    """Send what PyroMQ and its libraries log to stderr, or to `<name>.log` in `folder`; repeated lines are folded.
+
+    For programs; a library never does this. ConfigError when the folder cannot be written.
+    """
+    handler: logging.Handler
+    if folder is None:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        problem = why_not_writable(folder)
+        if problem is not None:
+            raise ConfigError(f"--log-dir {folder} cannot be written: {problem}")
+        try:
+            handler = LogFile(folder, name)
+        except OSError as exc:
+            raise ConfigError(f"--log-dir {folder} cannot be used: {exc.strerror}") from exc
     handler.setFormatter(_JsonFormatter() if style is LogFormat.json else _TextFormatter())
-    logging.basicConfig(level=level.value.upper(), handlers=[handler], force=True)
+    logging.basicConfig(level=level.value.upper(), handlers=[Folding(handler)], force=True)
+
+
+def reopen() -> None:
+    """Go on in new log files, after somebody renamed those that are open. On stderr there is nothing to do."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, Folding) and isinstance(handler.target, LogFile):
+            handler.target.reopen()
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -21,6 +21,7 @@ NOUNS = {
     "up": Noun("pyromq.cli.up", "Run a name server and a broker in one process, with no configuration."),
     "broker": Noun("pyromq.cli.broker", "Run a broker: it keeps messages and hands them out."),
     "check": Noun("pyromq.cli.check", "Look for damage in the files of a store."),
+    "install-unit": Noun("pyromq.cli.install_unit", "Print a systemd unit for a broker or a name server."),
     "namesrv": Noun("pyromq.cli.namesrv", "Run a name server: brokers register with it, clients find them."),
 }
 

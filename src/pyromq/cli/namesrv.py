@@ -16,6 +16,7 @@ from pyromq.namesrv import NameServer, check_folders, load_settings
 from pyromq.settings import dump
 
 from . import logs, serving
+from .systemd import Systemd
 
 if TYPE_CHECKING:
     from pyromq.settings import Settings
@@ -51,13 +52,16 @@ def namesrv(
     sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one setting.")] = None,
     log_level: Annotated[logs.LogLevel, typer.Option(help="How much to log.")] = logs.LogLevel.info,
     log_format: Annotated[logs.LogFormat, typer.Option(help="How to log.")] = logs.LogFormat.text,
+    log_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Log to files there, at most 1 GiB of them, not to stderr.")
+    ] = None,
 ) -> None:
     """Run a name server.
 
     Settings are taken from the file, then from variables PYROMQ_<UPPER_SNAKE>, then from --set, then from bare
     key=value arguments; the last one wins.
     """
-    logs.set_up(log_level, log_format)
+    serving.set_up_logs("namesrv", log_level, log_format, log_dir)
     settings = _settings(config_file, sets or [], properties or [])
     if config_file is not None:
         # Where only settings are asked for, stdout is data for another program.
@@ -94,8 +98,15 @@ def _serve(settings: Settings) -> None:
 
 async def _run(settings: Settings) -> None:
     name_server = NameServer(settings)
+    systemd = Systemd.of(os.environ)
 
     def listening() -> None:
         print(f"The Name Server boot success. serializeType=JSON, address {name_server.address}", flush=True)
+        systemd.ready(f"serving at {name_server.address}")
 
-    await serving.until_stopped(name_server.run(listening), "name server")
+    def reload() -> None:
+        systemd.reloading()
+        name_server.reload()
+        systemd.reloaded()
+
+    await serving.until_stopped(name_server.run(listening), "name server", systemd=systemd, reload=reload)

@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pyromq.errors import ConfigError
+
+from . import logs, stacks
+
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from pyromq.errors import PyroMQError
     from pyromq.settings import Settings
+
+    from .systemd import Systemd
 
 logger = logging.getLogger(__name__)
 
@@ -53,13 +60,33 @@ def log_notices(settings: Settings) -> None:
         logger.info("JAVA_OPT_EXT is set and has no effect: there is no Java here")
 
 
-async def until_stopped(service: Coroutine[Any, Any, None], name: str, *, leash: int | None = None) -> None:
+def set_up_logs(
+    name: str, level: logs.LogLevel, style: logs.LogFormat, folder: Path | None, file: str | None = None
+) -> None:
+    """Begin to log, for the command `name`, whose file, if there is a folder, is called `file` or like itself."""
+    try:
+        logs.set_up(level, style, folder, file or name)
+    except ConfigError as exc:
+        raise failure(name, exc, BAD_USAGE) from exc
+
+
+async def until_stopped(
+    service: Coroutine[Any, Any, None],
+    name: str,
+    *,
+    systemd: Systemd,
+    reload: Callable[[], None],
+    passed_on: Callable[[signal.Signals], None] = lambda number: None,
+    leash: int | None = None,
+) -> None:
     """Run `service` until SIGTERM or SIGINT cancels it; a second one ends the process on the spot.
 
-    The end of what can be read from `leash`, a descriptor, counts as a signal too.
+    The end of what can be read from `leash`, a descriptor, counts as a signal too. SIGHUP calls `reload`, SIGUSR1 opens
+    the log files anew, SIGUSR2 writes all stacks to stderr. `passed_on` is told of SIGUSR1, for further processes.
     """
     loop = asyncio.get_running_loop()
     serving = asyncio.create_task(service, name=name)
+    alive = asyncio.create_task(systemd.keep_alive(), name="watchdog")
     stopping = False
 
     def stop(why: str, code: int) -> None:
@@ -68,6 +95,7 @@ async def until_stopped(service: Coroutine[Any, Any, None], name: str, *, leash:
             os._exit(code)
         stopping = True
         logger.info("stopping on %s", why)
+        systemd.stopping()
         serving.cancel()
 
     def pulled(descriptor: int) -> None:
@@ -76,8 +104,20 @@ async def until_stopped(service: Coroutine[Any, Any, None], name: str, *, leash:
             if not stopping:
                 stop("the end of its supervisor", 1)
 
+    def reopen() -> None:
+        try:
+            logs.reopen()
+        except OSError as exc:
+            logger.error("log files cannot be opened: %s", exc.strerror)
+        else:
+            logger.info("log files opened anew")
+        passed_on(signal.SIGUSR1)
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name, 128 + number)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGUSR1, reopen)
+    stacks.dump_on(signal.SIGUSR2)
     if leash is not None:
         loop.add_reader(leash, pulled, leash)
     try:
@@ -85,5 +125,8 @@ async def until_stopped(service: Coroutine[Any, Any, None], name: str, *, leash:
     except asyncio.CancelledError:
         logger.info("stopped")
     finally:
+        stacks.no_dump_on(signal.SIGUSR2)
         if leash is not None:
             loop.remove_reader(leash)
+        alive.cancel()
+        await asyncio.wait([alive])

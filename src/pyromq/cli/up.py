@@ -22,8 +22,10 @@ from pyromq.settings import Assignment, environment_name, options_of
 
 from . import logs, serving
 from .fleet import Fleet, Member
+from .systemd import Systemd
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Iterable
 
     from pyromq.remoting.service import Service
@@ -70,18 +72,24 @@ def up(
     ] = 1,
     log_level: Annotated[logs.LogLevel, typer.Option(help="How much to log.")] = logs.LogLevel.warning,
     log_format: Annotated[logs.LogFormat, typer.Option(help="How to log.")] = logs.LogFormat.text,
+    log_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Log to files there, at most 1 GiB of them, not to stderr.")
+    ] = None,
 ) -> None:
     """Run a name server and a broker in one process.
 
     Any RocketMQ client can connect at once. Ctrl-C stops them; what was stored is there when they are started again.
     """
-    logs.set_up(log_level, log_format)
+    serving.set_up_logs("up", log_level, log_format, log_dir)
+    log = ["--log-level", log_level.value, "--log-format", log_format.value]
+    if log_dir is not None:
+        log += ["--log-dir", str(log_dir)]
     try:
         with contextlib.ExitStack() as life:
             if ephemeral:
                 data = Path(life.enter_context(tempfile.TemporaryDirectory(prefix="pyromq-")))
             plan = Plan(data, namesrv_port, broker_port, advertise, brokers, tuple(properties or ()))
-            remoting.run(serving.until_stopped(_run(plan, log_level, log_format), "up"))
+            remoting.run(_run(plan, log))
     except PyroMQError as exc:
         raise serving.failure("up", exc, FAILED) from exc
 
@@ -147,8 +155,9 @@ class Plan:
             environ = {
                 environment_name(key): text for key, text in settings.items() if settings.origin(key) != "default"
             }
-            arguments = ["-m", "pyromq.cli.main", "broker", "--supervised", *log]
-            members.append(Member(f"broker-{LETTERS[number]}", arguments, environ))
+            name = f"broker-{LETTERS[number]}"
+            arguments = ["-m", "pyromq.cli.main", "broker", "--supervised", "--log-name", name, *log]
+            members.append(Member(name, arguments, environ))
         return members
 
 
@@ -177,9 +186,31 @@ def _only_of_name_server(pairs: Iterable[str]) -> list[str]:
     return [pair for pair in _known_to(NAMESRV_CONFIGS, pairs) if pair not in shared]
 
 
-async def _run(plan: Plan, log_level: logs.LogLevel, log_format: logs.LogFormat) -> None:
-    """The name server comes first and goes last, so that brokers can always say that they leave."""
-    log = ["--log-level", log_level.value, "--log-format", log_format.value]
+async def _run(plan: Plan, log: list[str]) -> None:
+    systemd = Systemd.of(os.environ)
+    systemd.status("opening the store")
+    services: list[Service] = []
+
+    def reload() -> None:
+        systemd.reloading()
+        for service in services:
+            service.reload()
+        systemd.reloaded()
+
+    def passed_on(number: signal.Signals) -> None:
+        for service in services:
+            if isinstance(service, Fleet):
+                service.send(number)
+
+    running = _serve(plan, log, services, systemd)
+    await serving.until_stopped(running, "up", systemd=systemd, reload=reload, passed_on=passed_on)
+
+
+async def _serve(plan: Plan, log: list[str], services: list[Service], systemd: Systemd) -> None:
+    """Run all of it; `services` has them once they run.
+
+    The name server comes first and goes last, so that brokers can always say that they leave.
+    """
     async with contextlib.AsyncExitStack() as life:
         of_name_server = plan.name_server()
         namesrv.check_folders(of_name_server)
@@ -187,11 +218,12 @@ async def _run(plan: Plan, log_level: logs.LogLevel, log_format: logs.LogFormat)
         settings = plan.broker(0, name_server.port, plan.broker_port)
         serving.log_notices(settings)
         first = await life.enter_async_context(broker.Broker(settings))
-        services: list[Service] = [name_server, first]
+        services += [name_server, first]
         if plan.brokers > 1:
             fleet = Fleet(plan.further_brokers(name_server.port, first.port, log))
             services.append(await life.enter_async_context(fleet))
         print(_ready(plan, name_server.port, first), flush=True)
+        systemd.ready(f"serving at {first.address}")
         endings = [asyncio.create_task(service.ended()) for service in services]
         life.push_async_callback(_cancel, endings)
         await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)

@@ -208,7 +208,7 @@ class ConcurrentConsumption:
                 continue
             wanted = self._handling.wanted(batch.listener, batch.messages)
             if not wanted:
-                await self._settle(batch, wanted, ACK)
+                self._settle_soon(batch, batch.messages[0].mark or ACK)
                 continue
             (message,) = wanted
             try:
@@ -230,14 +230,12 @@ class ConcurrentConsumption:
         self._ended(batch)
         seconds = time.monotonic() - message.started
         batch.listener.stats.consumed(int(outcome is ACK), int(outcome is not ACK), seconds)
+        if self._handling.closing:
+            return  # too late to be told to anybody: it will be delivered again
         if batch.context is not None:
             self._tasks.once(self._handling.end(batch.context, outcome, seconds), "hooks after consuming")
-        if batch.work.process_queue.dropped:
-            return
-        if outcome is ACK:
-            self._done(batch.work, batch.messages)
-        else:
-            self._tasks.once(self._settle_later(batch, outcome), f"settle {message!r}")
+        if not batch.work.process_queue.dropped:
+            self._settle_soon(batch, outcome)
 
     def give_back(self, message: ReceivedMessage) -> None:
         """The loop that took it was left: the message is the next to be taken."""
@@ -294,7 +292,14 @@ class ConcurrentConsumption:
             batch.messages = failed
             await self._give_all_back(batch, [_level(outcomes[message]) for message in failed])
 
-    async def _settle_later(self, batch: Batch, outcome: Outcome) -> None:
+    def _settle_soon(self, batch: Batch, outcome: Outcome) -> None:
+        """What a loop said of its message; a loop does not wait for what follows from it."""
+        if outcome is ACK:
+            self._done(batch.work, batch.messages)
+        else:
+            self._tasks.once(self._settle_alone(batch, outcome), f"settle {batch.messages}")
+
+    async def _settle_alone(self, batch: Batch, outcome: Outcome) -> None:
         try:
             await self._settle(batch, batch.messages, outcome)
         except BaseException:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from .backlog import TURN, Backlog, on_loop
 from .received import Context, ReceivedMessage
-from .results import ACK, RETRY, Ack, Commit, DeadLetter, Outcome, Rollback, Suspend, per_message
+from .results import ACK, Ack, Commit, DeadLetter, Outcome, Rollback, Suspend, per_message
 from .send_back import NEVER
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ ASK_FOR_LOCK, ASK_AGAIN = 0.1, 3.0
 
 
 class HandedOut:
-    """A message that waits for an `async for` loop to take it and to say what became of it."""
+    """A message that waits for an `async for` loop to take it and to say what became of it. None: nothing was said."""
 
     __slots__ = ("holder", "message", "outcome")
 
-    def __init__(self, message: ReceivedMessage, outcome: asyncio.Future[Outcome]) -> None:
+    def __init__(self, message: ReceivedMessage, outcome: asyncio.Future[Outcome | None]) -> None:
         self.message = message
         self.outcome = outcome
         self.holder: asyncio.Task[object] | None = None
@@ -132,21 +132,21 @@ class OrderedConsumption:
             self._handed_out[item.message] = item
             return item.message
 
-    def finish(self, message: ReceivedMessage, outcome: Outcome) -> None:
+    def finish(self, message: ReceivedMessage, outcome: Outcome | None) -> None:
         item = self._handed_out.pop(message, None)
         if item is not None and not item.outcome.done():
             item.outcome.set_result(outcome)
 
     def give_back(self, message: ReceivedMessage) -> None:
-        """The loop that took it was left: a failure, so its queue pauses, and hands it out again."""
-        self.finish(message, RETRY)
+        """The loop that took it was left: its queue hands it out again."""
+        self.finish(message, None)
 
     def settled(self, message: ReceivedMessage) -> None:
         if message.mark is not None and message in self._handed_out:
             on_loop(self._loop, self.finish, message, message.mark)
 
-    async def hand_out(self, message: ReceivedMessage) -> Outcome:
-        """Let a loop have `message`; gives what it says about it."""
+    async def hand_out(self, message: ReceivedMessage) -> Outcome | None:
+        """Let a loop have `message`; gives what it says about it, None if it says nothing."""
         item = HandedOut(message, self._loop.create_future())
         self.backlog.put((item,))
         return await item.outcome
@@ -199,7 +199,7 @@ class OrderedConsumption:
         wanted = set(queues)
         for item in self.backlog:
             if item.message.queue in wanted and not item.outcome.done():
-                item.outcome.set_result(RETRY)
+                item.outcome.set_result(None)
 
     def stop(self) -> None:
         """Begin with nothing new. Loops end, runners end with what they are at."""
@@ -315,6 +315,9 @@ class QueueRunner:
         except asyncio.CancelledError:
             process_queue.again(message.raw for message in messages)
             raise
+        if outcome is None:
+            process_queue.again(message.raw for message in messages)
+            return None
         process_queue.last_consume = time.monotonic()
         if not self._is_ours():
             return None
@@ -347,17 +350,19 @@ class QueueRunner:
                 message.reconsume_times += self._times.get(message.offset, 0)
         return messages, listener
 
-    async def _outcome(self, listener: Listener, messages: list[ReceivedMessage]) -> Outcome:
+    async def _outcome(self, listener: Listener, messages: list[ReceivedMessage]) -> Outcome | None:
         if self._consumption.iterate:
             return await self._through_loop(listener, messages)
         return await self._consumption.handling.run(listener, self.queue, messages)
 
-    async def _through_loop(self, listener: Listener, messages: list[ReceivedMessage]) -> Outcome:
+    async def _through_loop(self, listener: Listener, messages: list[ReceivedMessage]) -> Outcome | None:
         (message,) = messages
         handling = self._consumption.handling
         context = await handling.begin(self.queue, messages)
         started = message.started = time.monotonic()
         outcome = await self._consumption.hand_out(message)
+        if outcome is None:
+            return None
         seconds = time.monotonic() - started
         listener.stats.consumed(int(outcome is ACK), int(outcome is not ACK), seconds)
         if context is not None:

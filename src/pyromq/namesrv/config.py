@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyromq.remoting import ServerConfig, TlsConfig
+from pyromq.remoting.log_levels import LogConfig
 from pyromq.remoting.tls import with_tls_file
 from pyromq.settings import Assignment, Settings, computed, option
 
@@ -146,7 +147,7 @@ class JavaConfig:
     shutdown_wait: int = option("shutdownWaitTimeSeconds", 30, "No effect.")
 
 
-CONFIGS = (NamesrvConfig, ServerConfig, TlsConfig, JavaConfig)
+CONFIGS = (NamesrvConfig, ServerConfig, TlsConfig, LogConfig, JavaConfig)
 
 
 def load_settings(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyromq.errors import ConfigError, NoPermission, ServerError
+from pyromq.remoting.log_levels import KEY as LOG_LEVEL
+from pyromq.remoting.log_levels import LogConfig, apply_log_levels, with_levels_of
 from pyromq.settings import Assignment, parse
 from pyromq.settings.properties import decode
 
@@ -26,6 +29,12 @@ class LiveSettings:
         # Fixed at the start, so that nobody can empty the list first and change the rest then.
         self._black_list = self.config.black_list
 
+    def reload_log_levels(self) -> None:
+        """Take over the levels that the file of the settings names now. ConfigError if it is malformed."""
+        before = self.settings[LogConfig]
+        self.settings = with_levels_of(Path(self.config.config_store_path), self.settings)
+        apply_log_levels(self.settings[LogConfig], before)
+
     def update(self, text: bytes, peer: str) -> None:
         """Apply a properties text: all of it, or a BrokerError and none of it."""
         try:
@@ -38,6 +47,8 @@ class LiveSettings:
             update = self.settings.updated(Assignment(key, value, f"request from {peer}") for key, value, _ in entries)
         except ConfigError as exc:
             raise ServerError(exc.reason) from exc
+        if any(key.startswith(LOG_LEVEL) for key in update.changed):
+            apply_log_levels(update.settings[LogConfig], self.settings[LogConfig])
         self.settings = update.settings
         self.config = update.settings[NamesrvConfig]
         for key in update.changed:

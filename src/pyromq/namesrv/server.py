@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyromq.errors import ConfigError
 from pyromq.protocol.codes import RequestCode
 from pyromq.remoting import CloseReason, Connection, RemotingClient, RemotingServer, ServerConfig, TlsConfig
+from pyromq.remoting.log_levels import LogConfig, apply_log_levels
 from pyromq.remoting.service import Service
 from pyromq.settings.files import why_not_writable
 from pyromq.settings.saved_file import SavedFile
@@ -64,6 +65,17 @@ class NameServer(Service):
         assert self._server is not None, "the name server does not run"
         return self._server.address
 
+    def reload(self) -> None:
+        """Read the certificate and log levels again. What cannot be used is said, and stays as it was."""
+        try:
+            self._settings.reload_log_levels()
+            if self._server is not None:
+                self._server.reload_tls()
+        except ConfigError as exc:
+            logger.error("not reloaded: %s", exc)
+        else:
+            logger.info("certificate and log levels reloaded")
+
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         """Serve until cancelled; every task starts and ends in here. Calls `listening` once clients can connect.
 
@@ -71,6 +83,7 @@ class NameServer(Service):
         """
         settings = self._settings.settings
         tls = settings[TlsConfig]
+        apply_log_levels(settings[LogConfig])
         async with RemotingClient(tls=tls) as client:
             self._notices = BrokerNotices(client, self._settings)
             server = RemotingServer(settings[ServerConfig], self._processors(client), listener=self, tls=tls)

@@ -65,8 +65,11 @@ class GrowingIndexFile(IndexFile):
         fd = disk.create(path, geometry.size, reserve=False)
         try:
             failpoints.hit("index.create")
-            disk.sync_folder(path.parent)
             header = IndexHeader(seed.end_time, seed.end_time, seed.end_offset, seed.end_offset)
+            # At once: after a crash RocketMQ deletes a file by the time in its header, and would keep one that has none
+            # and index what the files before it have once more.
+            disk.write(fd, header.pack(), 0)
+            disk.sync_folder(path.parent)
             return cls(path, geometry, header, fd, disk)
         except BaseException:
             os.close(fd)

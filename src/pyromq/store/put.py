@@ -139,6 +139,15 @@ class Appender:
             del results[self._batch.first_result :]
             return self._put_singly(units, results, str(exc))
 
+    def put_again(self, unit: Unit) -> list[PutResult]:
+        """As `put`, for messages that were taken before and may be longer than what is taken now."""
+        limit = self.max_message_size
+        self.max_message_size = max(limit, self._log.file_size)
+        try:
+            return self.put([unit])
+        finally:
+            self.max_message_size = limit
+
     def _put_singly(self, units: Sequence[Unit], results: list[PutResult], error: str) -> list[PutResult]:
         """Store the units that have no results yet one by one; if it is only one, it is the one with the `error`."""
         if len(units) == 1:

@@ -271,11 +271,21 @@ class MessageStore:
 
     def put(self, units: Sequence[Unit]) -> list[PutResult]:
         """Store messages, see `Appender.put`. StoreNotWritable if the store takes none at present."""
-        if self.refusals or self.flusher.error is not None:
-            raise StoreNotWritable(self.refusal or "")
+        self._check_writable()
         results = self._appender.put(units)
         self._dispatched()
         return results
+
+    def put_again(self, unit: Unit) -> list[PutResult]:
+        """Store messages that the store took before, whatever `max_message_size` has become since."""
+        self._check_writable()
+        results = self._appender.put_again(unit)
+        self._dispatched()
+        return results
+
+    def _check_writable(self) -> None:
+        if self.refusals or self.flusher.error is not None:
+            raise StoreNotWritable(self.refusal or "")
 
     def _dispatched(self) -> None:
         """After entries were added in memory: hand full pages to the system, and the keys to the index."""

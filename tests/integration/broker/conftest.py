@@ -20,7 +20,7 @@ def shift(monkeypatch):
 @pytest.fixture
 def hurry(monkeypatch):
     """What the broker does every few seconds it does every few milliseconds."""
-    for name in ("_HOUSEKEEPING", "_LOOK_AT_HELD_PULLS", "_SAMPLE"):
+    for name in ("_HOUSEKEEPING", "_LOOK_AT_HELD_PULLS", "_SAMPLE", "_PROTECT"):
         monkeypatch.setattr(parts, name, 0.02)
     monkeypatch.setattr(schedule, "_FIRST", 0.0)
     monkeypatch.setattr(schedule, "_PAUSE", 0.02)

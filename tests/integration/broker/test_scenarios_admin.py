@@ -118,7 +118,7 @@ async def test_a_code_that_nobody_knows_is_said_to_be_unknown(client):
     assert (reply.code, reply.remark) == (3, " request type 9999 not supported")
 
 
-@pytest.mark.parametrize("code", [37, 50, 51, 52, 53, 323, 324, 325, 370, 200050])
+@pytest.mark.parametrize("code", [37, 50, 51, 52, 53, 323, 370, 200050])
 async def test_what_this_broker_cannot_do_yet_is_refused_and_not_met_with_silence(client, code):
     reply = await client.call(code)
     assert (reply.code, reply.remark) == (3, f" request type {code} not supported")
@@ -192,6 +192,78 @@ async def test_what_was_sent_in_ten_seconds_is_counted_a_little_later(client, sh
     assert await client.until(sampled) == 60
     unknown = await client.call(315, stats | {"statsKey": "U"})
     assert (unknown.code, unknown.remark) == (1, "The stats <TOPIC_PUT_NUMS> <U> not exist")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_the_statistics_of_what_is_deleted_are_kept_or_not_as_the_settings_say(start, kept):
+    async with start(f"autoDeleteUnusedStats={'false' if kept else 'true'}") as scene:
+        client = await scene.connect()
+        await client.sent()
+        await client.sent(topic="other")
+        for topic in (TOPIC, "other"):
+            await client.read(topic)
+        wanted = {
+            "topic": {"statsName": "TOPIC_PUT_NUMS", "statsKey": TOPIC},
+            "group": {"statsName": "GROUP_GET_NUMS", "statsKey": f"other@{GROUP}"},
+            "other topic": {"statsName": "TOPIC_PUT_NUMS", "statsKey": "other"},
+        }
+        assert [(await client.call(315, stats)).code for stats in wanted.values()] == [0, 0, 0]
+        await client.call(215, {"topic": TOPIC})
+        await client.call(207, {"groupName": GROUP})
+        codes = {name: (await client.call(315, stats)).code for name, stats in wanted.items()}
+        assert codes == {"topic": 0 if kept else 1, "group": 0 if kept else 1, "other topic": 0}
+
+
+async def test_the_times_of_the_first_minute_are_shown(client):
+    await fill(client, 7)
+    times = (await client.call(28)).json["table"]["putMessageDistributeTime"]
+    assert sum(int(part.rpartition(":")[2]) for part in times.split()) == 7
+
+
+async def test_senders_that_wait_for_the_disk_are_counted(start, monkeypatch):
+    free = threading.Event()
+    free.set()
+    sync = Disk.sync
+
+    def sync_when_it_can(disk, fd):
+        assert free.wait(PATIENCE)
+        sync(disk, fd)
+
+    monkeypatch.setattr(Disk, "sync", sync_when_it_can)
+    async with start("flushDiskType=SYNC_FLUSH") as scene:
+        client = await scene.connect()
+        await client.sent()
+        free.clear()
+        waiting = [client.ask(310, send_ext(), b"m") for _ in range(3)]
+        await client.call(26)
+        table = (await client.call(28)).json["table"]
+        assert (table["sendThreadPoolQueueSize"], table["pullThreadPoolQueueSize"]) == ("3", "0")
+        free.set()
+        assert [(await client.answer_to(opaque)).code for opaque in waiting] == [0] * 3
+
+
+# Slow consumers
+
+
+@pytest.mark.usefixtures("hurry")
+async def test_a_group_that_reads_too_far_behind_is_stopped_if_that_is_wanted(start):
+    async with start("disableConsumeIfConsumerReadSlowly=false", "consumerFallbehindThreshold=5000") as scene:
+        client, consumer = await scene.connect(), await scene.connect()
+        await client.create_topic(read=1, write=1)
+        await consumer.beat("c1")
+        await client.commit(0)
+        for _ in range(6):
+            await client.sent(bytes(1000))
+        assert await client.read()
+        await client.configure("disableConsumeIfConsumerReadSlowly=true")
+
+        async def stopped():
+            reply = await client.pull()
+            return reply.code == 16 and reply.remark
+
+        assert await client.until(stopped) == f"subscription group no permission, {GROUP}"
+        table = (await client.call(201)).json["subscriptionGroupTable"]
+        assert [name for name, group in table.items() if not group["consumeEnable"]] == [GROUP]
 
 
 async def test_all_that_is_listed_can_be_read_as_json(client):

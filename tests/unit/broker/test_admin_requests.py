@@ -485,7 +485,7 @@ def test_a_group_is_told_how_far_it_is_in_each_queue_to_read(stores, store, topi
         stores.clock.advance(1)
     offsets.commit("g", "T", 0, 3)
     assert consume_stats("g", "T").offset_table == {
-        queue_of("T", 0): OffsetWrapper(broker_offset=5, consumer_offset=3, last_timestamp=T0 + 2000),
+        queue_of("T", 0): OffsetWrapper(broker_offset=5, consumer_offset=3, last_timestamp=T0 + 2000, pull_offset=3),
         queue_of("T", 1): OffsetWrapper(broker_offset=0, consumer_offset=0, last_timestamp=0),
     }
 
@@ -547,8 +547,8 @@ async def test_all_groups_are_told_at_once(store, topics, groups, offsets, ask):
     assert by_group["TOOLS_CONSUMER"] == []
     assert [stats.offset_table for stats in by_group["g"]] == [
         {
-            queue_of("T", 0): OffsetWrapper(broker_offset=3, consumer_offset=1, last_timestamp=T0),
-            queue_of("T", 1): OffsetWrapper(broker_offset=0, consumer_offset=7, last_timestamp=0),
+            queue_of("T", 0): OffsetWrapper(broker_offset=3, consumer_offset=1, last_timestamp=T0, pull_offset=1),
+            queue_of("T", 1): OffsetWrapper(broker_offset=0, consumer_offset=7, last_timestamp=0, pull_offset=7),
         },
         {queue_of("O", 0): OffsetWrapper()},
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from pyromq.protocol.bodies.groups import SubscriptionGroupConfig
 from pyromq.protocol.bodies.offsets import DelayOffsetTable
 from pyromq.protocol.bodies.register import TopicConfig
 from pyromq.protocol.headers import ConsumerSendMessageBack
+from pyromq.protocol.record import MessageRecord
+from pyromq.store import PutStatus
 
 
 @pytest.fixture
@@ -79,6 +82,18 @@ async def test_a_level_does_not_move_on_past_a_message_that_was_not_stored(parts
     del parts.store.refusals["disk"]
     await deliver(parts)
     assert [record.body for record in parts.messages("orders", 0)] == [b"later"]
+
+
+async def test_a_message_that_has_become_too_long_is_delivered_all_the_same(parts):
+    await parts.send(b"x" * 1000, "DELAY\x011")
+    await parts.send(b"small", "DELAY\x011")
+    parts.store.reconfigure(dataclasses.replace(parts.store.config, max_message_size=100))
+    parts.now += 1_000
+    await deliver(parts)
+    assert sorted(len(record.body) for record in parts.messages("orders", 0)) == [5, 1000]
+    assert parts.schedule.offsets == {1: 2}
+    [refused] = parts.store.put([(parts.store.queue("orders", 0), [MessageRecord("orders", bytes(1000))])])
+    assert refused.status is PutStatus.MESSAGE_ILLEGAL
 
 
 async def test_where_the_levels_are_survives_a_restart(parts):

@@ -31,12 +31,14 @@ from tests.integration.client.consumer.consume_kit import (
 from pyromq.client import concurrent
 from pyromq.client.consumer import Consumer
 from pyromq.client.hooks import ConsumeReturn, Hook
+from pyromq.client.producer import Producer
 from pyromq.client.results import Ack, AckUpTo, DeadLetter, Retry
 from pyromq.client.subscriptions import Sql
 from pyromq.errors import BrokerError, ConfigError, ConnectFailed, NoNameServer, ReplyError, StateError
 from pyromq.protocol import sysflag
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import SendMessageV2
+from pyromq.protocol.message import Message
 
 
 async def test_a_coroutine_handler_gets_what_is_sent(cluster):
@@ -687,6 +689,19 @@ async def test_a_request_is_answered_through_the_broker_that_it_came_from(cluste
     assert reply.body_bytes == b"answer"
     assert reply.ext["b"] == "DefaultCluster_REPLY_TOPIC"
     assert "CORRELATION_ID\x01c1" in reply.ext["i"]
+
+
+async def test_who_asks_gets_the_answer(cluster, consume):
+    await cluster.create_topic(TOPIC, 1)
+
+    async def handler(message):
+        await message.reply(b"re: " + message.body)
+
+    consumer = await consume(cluster, TOPIC, handler)
+    await owns(consumer, 1)
+    async with Producer("askers", namesrv=cluster.namesrv) as producer:
+        answer = await producer.request(Message(TOPIC, b"question"), timeout=5.0)
+    assert answer.body == b"re: question"
 
 
 async def test_a_large_compressed_body_is_opened_before_the_handler_gets_it(cluster, consume):

@@ -259,6 +259,34 @@ async def test_consumption_goes_on_after_connections_were_cut(cluster, consume):
     assert await basket.holds(1) == [b"x"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_nothing_is_lost_while_connections_are_cut_and_handlers_fail(impatient, consume, ordered):
+    await impatient.create_topic(TOPIC, 2)
+    basket = Basket()
+
+    async def handler(message):
+        if int(message.body) % 7 == 0 and message.reconsume_times == 0:
+            raise ValueError("at first")
+        await basket.add(message)
+
+    await consume(impatient, TOPIC, handler, ordered=ordered, suspend=0.01)
+    sent = 0
+    while sent < 200:
+        try:
+            await send(impatient, str(sent).encode(), queue_id=sent % 2)
+        except ConnectionLost:
+            continue  # perhaps it was stored: then it comes twice
+        sent += 1
+        if sent % 40 == 0:
+            impatient.cut_connections()
+
+    async def complete():
+        return {int(body) for body in basket.bodies} == set(range(200))
+
+    await eventually(complete)
+
+
 # Broadcasting
 
 

@@ -7,6 +7,7 @@ import gc
 
 import pytest
 from tests.integration.client.consumer.consume_kit import (
+    GROUP,
     TOPIC,
     commits,
     committed,
@@ -14,6 +15,7 @@ from tests.integration.client.consumer.consume_kit import (
     numbers,
     send,
     send_many,
+    stored,
 )
 
 PATIENCE = 10
@@ -82,6 +84,20 @@ async def test_a_message_that_was_not_done_comes_again_after_a_restart(cluster, 
     assert await committed(cluster) == 1
     again = await consume(cluster, TOPIC)
     assert await take(again, 2) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_message_that_no_loop_finished_is_no_failure(cluster, consume, ordered):
+    await cluster.create_topic(TOPIC, 1)
+    await send_many(cluster, 2)
+    consumer = await consume(cluster, TOPIC, ordered=ordered, max_retries=0)
+    async for message in consumer:
+        assert message.body == b"0"
+        break
+    await consumer.close()
+    again = await consume(cluster, TOPIC, ordered=ordered)
+    assert await take(again, 2) == [b"0", b"1"]
+    assert await stored(cluster, f"%DLQ%{GROUP}") == []
 
 
 async def test_closing_inside_the_loop_ends_it(cluster, consume):
