@@ -6,6 +6,7 @@ is not ours to repair. `INTEROP_NAMESRV=ours,apache-5.5.0` runs both.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,11 +15,12 @@ import pytest
 from scripts.setup import SetupError
 from tests.interop import compat_table, jars, wire
 from tests.interop.apache import Admin, Broker, Client
+from tests.interop.apache_with_client import Apache
 from tests.interop.peers import OURS, NameServer
 from tests.interop.process import stop_all, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 NAME_SERVERS = os.environ.get("INTEROP_NAMESRV", OURS).split(",")
@@ -101,3 +103,26 @@ def cluster(
             yield running
         finally:
             stop_all(broker.process for broker in brokers)
+
+
+@pytest.fixture(scope="session", params=BROKERS)
+def apache(
+    request: pytest.FixtureRequest, java_packages: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Apache]:
+    """Apache's name server and broker of each line, for our client. Tests of one line run before those of the other."""
+    with Apache(request.param, tmp_path_factory.mktemp(f"apache-{request.param}")) as running:
+        yield running
+
+
+@pytest.fixture
+async def nothing_is_left() -> AsyncIterator[None]:
+    """After the test all tasks have ended, and no error was left to the event loop to report."""
+    errors: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    if left:
+        _, left = await asyncio.wait(left, timeout=2.0)
+    assert not left, left
+    assert not errors, errors

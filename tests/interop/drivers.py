@@ -4,6 +4,7 @@ Each driver is a small program of ours around a client of theirs: `java/Peer.jav
 started with the name server's address, says `ready`, and then takes one command per line, with `key=value` options:
 
     send topic body [tags keys delay size vip]     says  sent STATUS ID OFFSET-ID BROKER QUEUE OFFSET
+         [property]                                a property of the user as NAME:VALUE, and commas in keys: Java only
     async, oneway, batch  topic count [tags]       the bodies are TOPIC-0, TOPIC-1, …
     ordered topic orders count                     bodies a-0, b-0, …, a-1, b-1, …; a letter stays in its queue
     push name group topic [tags orderly broadcast fail max]   a consumer starts; each message gives
@@ -11,6 +12,16 @@ started with the name server's address, says `ready`, and then takes one command
     queues name                                    says  queues BROKER:QUEUE …
     leave name                                     that consumer ends
     lite name group topic queue count [offset]     reads one queue with the lite pull consumer and commits
+
+The Java client alone knows these, and starts a consumer with  client NAME CLIENT-ID:
+
+    send … [shard compression]                     to the queue of a key's hash; LZ4, ZSTD or ZLIB with 5.5.0
+    request topic body                             waits for an answer and says  reply BODY
+    transaction group topic body state [check]     a half message and what becomes of it, at once and when the broker
+                                                   asks, which says  checked GROUP ID TRANSACTION-ID
+    id id                                          what it reads out of a message's id:  id MILLISECONDS PROCESS
+    push … [strategy sql show reply]               for strategies see java/Strategies.java; blanks in SQL are written +;
+                                                   the property to show gives  shown NAME VALUE; replies say re:BODY
 
 `fail=2` makes a consumer fail the first two times it sees a message, `max=2` limits how often it is tried again. The
 end of a command is `done N` or `failed N REASON`, N counting the commands.
@@ -122,6 +133,13 @@ class Driver:
 
     def bodies(self, consumer: str) -> list[str]:
         return [got.body for got in self.received(consumer)]
+
+    def said(self, word: str, name: str) -> list[str]:
+        """What it said so far of `name` on lines that begin with `word`."""
+        return [rest for first, _, rest in (line.partition(" ") for line in self._process.lines(word)) if first == name]
+
+    def client_id(self, consumer: str) -> str:
+        return self.said("client", consumer)[-1]
 
     def queues(self, consumer: str) -> set[str]:
         """The queues that a push consumer has."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.interop import wire
@@ -160,7 +160,7 @@ def test_brokers_and_clients_speak_tls_and_killed_brokers_are_forgotten_at_once(
     # 5.5.0 says in its header that the body is not compressed, and Apache's name servers believe it.
     versions = ("4.9.7", "5.5.0") if make == OURS else ("4.9.7",)
     with NameServer(make, tmp_path / "namesrv", tls_mode="enforcing") as namesrv, contextlib.ExitStack() as running:
-        settings = {"compressedRegister": "true", "forceRegister": "false"}
+        settings: dict[str, Any] = {"compressedRegister": "true", "forceRegister": "false"}
         brokers = [
             Broker(version, tmp_path / f"broker-{version}", namesrv.address, jvm=TLS_CLIENT, **settings)
             for version in versions

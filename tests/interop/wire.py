@@ -1,15 +1,18 @@
-"""Asking a name server over a bare socket: what the tests compare with, so it shares no code with `pyromq`."""
+"""Asking a server over a bare socket: what the tests compare with, so it shares no code with `pyromq`."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
 import ssl
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+SEND_MESSAGE = 10
+UPDATE_AND_CREATE_TOPIC = 17
 PUT_KV_CONFIG = 100
 GET_KV_CONFIG = 101
 DELETE_KV_CONFIG = 102
@@ -24,6 +27,7 @@ class Answer:
     code: int
     ext: dict[str, str]
     body: bytes
+    remark: str = ""
 
     @property
     def json(self) -> Any:
@@ -31,22 +35,52 @@ class Answer:
         return json.loads(re.sub(rb"([{,])(\d+):", rb'\1"\2":', self.body))
 
 
-def ask(address: str, code: int, *, tls: bool = False, **ext: str) -> Answer:
-    """Send one request with a JSON header and return the answer."""
-    header = {"code": code, "language": "JAVA", "version": 409, "opaque": 7, "flag": 0, "extFields": ext}
-    text = json.dumps(header).encode()
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), TIMEOUT_SECONDS) as connection:
+class Connection:
+    """A connection that asks one thing after the other, in the words of a client of 4.9. For one thread."""
+
+    def __init__(self, address: str, *, tls: bool = False) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), TIMEOUT_SECONDS)
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # self-signed
-            connection = context.wrap_socket(connection)
-        with connection, connection.makefile("rwb") as stream:
-            stream.write(struct.pack(">II", 4 + len(text), len(text)) + text)
-            stream.flush()
-            length, header_length = struct.unpack(">II", stream.read(8))  # the type byte in front is 0 for JSON
-            answered = json.loads(stream.read(header_length))
-            return Answer(answered["code"], answered.get("extFields") or {}, stream.read(length - 4 - header_length))
+            self._socket = context.wrap_socket(self._socket)
+        self._stream = self._socket.makefile("rwb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # what could not be sent to a peer that is gone
+            self._stream.close()
+        self._socket.close()
+
+    def ask(self, code: int, body: bytes = b"", /, **ext: object) -> Answer:
+        """Send one request with a JSON header and return the answer. OSError if the peer goes away before that."""
+        fields = {name: str(value) for name, value in ext.items()}
+        header = {"code": code, "language": "JAVA", "version": 409, "opaque": 7, "flag": 0, "extFields": fields}
+        text = json.dumps(header).encode()
+        self._stream.write(struct.pack(">II", 4 + len(text) + len(body), len(text)) + text + body)
+        self._stream.flush()
+        length, header_length = struct.unpack(">II", self._read(8))  # the type byte in front is 0 for JSON
+        answered = json.loads(self._read(header_length))
+        body = self._read(length - 4 - header_length)
+        return Answer(answered["code"], answered.get("extFields") or {}, body, answered.get("remark") or "")
+
+    def _read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        if len(data) < size:
+            raise ConnectionResetError("the peer closed the connection")
+        return data
+
+
+def ask(address: str, code: int, *, tls: bool = False, **ext: object) -> Answer:
+    """Ask one thing only."""
+    with Connection(address, tls=tls) as connection:
+        return connection.ask(code, **ext)
 
 
 def brokers(address: str, *, tls: bool = False) -> dict[str, dict[str, str]]:
@@ -68,3 +102,42 @@ def route(address: str, topic: str) -> dict[str, tuple[str, int, int]]:
         data["brokerName"]: (masters[data["brokerName"]], data["writeQueueNums"], data["perm"])
         for data in answer.json["queueDatas"]
     }
+
+
+def create_topic(connection: Connection, topic: str, queues: int, **ext: object) -> None:
+    """Make a topic at a broker, as an operator does."""
+    answer = connection.ask(
+        UPDATE_AND_CREATE_TOPIC,
+        topic=topic,
+        defaultTopic="TBW102",
+        readQueueNums=queues,
+        writeQueueNums=queues,
+        perm=6,
+        topicFilterType="SINGLE_TAG",
+        topicSysFlag=0,
+        order="false",
+        **ext,
+    )
+    assert answer.code == 0, answer
+
+
+def send(connection: Connection, topic: str, queue_id: int, body: bytes, **properties: str) -> int:
+    """Send a message to a broker as a bare request; the queue offset that it got."""
+    answer = connection.ask(
+        SEND_MESSAGE,
+        body,
+        producerGroup="p",
+        topic=topic,
+        defaultTopic="TBW102",
+        defaultTopicQueueNums=4,
+        queueId=queue_id,
+        sysFlag=0,
+        bornTimestamp=1_700_000_000_000,
+        flag=7,
+        properties="\x02".join(f"{name}\x01{value}" for name, value in properties.items()),
+        reconsumeTimes=0,
+        unitMode="false",
+        batch="false",
+    )
+    assert answer.code == 0, answer
+    return int(answer.ext["queueOffset"])

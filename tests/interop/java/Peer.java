@@ -1,5 +1,8 @@
 import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -13,6 +16,7 @@ import java.util.stream.Collectors;
 
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -20,8 +24,11 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageClientIDSetter;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -30,13 +37,17 @@ import org.apache.rocketmq.common.message.MessageQueue;
  */
 public final class Peer {
     private static final String[] NAMES = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    // Whatever the locale is, what is said is UTF-8, as what is read.
+    private static final PrintStream OUT = utf8(FileDescriptor.out);
 
     private final String nameServers;
     private final Map<String, DefaultMQPushConsumer> consumers = new HashMap<>();
-    private DefaultMQProducer producer;
+    private final Map<String, DefaultMQProducer> producers = new HashMap<>();
+    private final Transactions transactions;
 
     private Peer(String nameServers) {
         this.nameServers = nameServers;
+        this.transactions = new Transactions(nameServers);
     }
 
     public static void main(String[] args) throws Exception {
@@ -65,7 +76,19 @@ public final class Peer {
     private void obey(String command, Map<String, String> options) throws Exception {
         switch (command) {
             case "send":
-                sent(producer(options).send(message(options, options.get("body"))));
+                send(options);
+                break;
+            case "request":
+                Message reply = producer(options).request(message(options, options.get("body")), 10_000);
+                say("reply " + new String(reply.getBody(), StandardCharsets.UTF_8));
+                break;
+            case "transaction":
+                sent(transactions.send(options, message(options, options.get("body"))));
+                break;
+            case "id":
+                String id = options.get("id");
+                say("id " + MessageClientIDSetter.getNearlyTimeFromID(id).getTime() + " "
+                    + MessageClientIDSetter.getPidFromID(id));
                 break;
             case "async":
                 async(options);
@@ -104,22 +127,31 @@ public final class Peer {
 
     // Sending
 
-    private DefaultMQProducer producer(Map<String, String> options) throws Exception {
-        if (options.containsKey("vip")) {
-            return started(new DefaultMQProducer("vip-producer"), true);
+    /** One producer for each way of sending that is settled before its start. Consumers reply with one, too. */
+    private synchronized DefaultMQProducer producer(Map<String, String> options) throws Exception {
+        String compression = options.getOrDefault("compression", "");
+        String kind = options.containsKey("vip") ? "vip" : "interop" + compression;
+        if (!producers.containsKey(kind)) {
+            DefaultMQProducer made = new DefaultMQProducer(kind + "-producer");
+            made.setNamesrvAddr(nameServers);
+            made.setInstanceName(kind);
+            made.setVipChannelEnabled(kind.equals("vip"));
+            if (!compression.isEmpty()) {
+                set(made, "setCompressType", compression);
+            }
+            made.start();
+            producers.put(kind, made);
         }
-        if (producer == null) {
-            producer = started(new DefaultMQProducer("interop-producer"), false);
-        }
-        return producer;
+        return producers.get(kind);
     }
 
-    private DefaultMQProducer started(DefaultMQProducer made, boolean vip) throws Exception {
-        made.setNamesrvAddr(nameServers);
-        made.setInstanceName(vip ? "vip" : "plain");
-        made.setVipChannelEnabled(vip);
-        made.start();
-        return made;
+    private void send(Map<String, String> options) throws Exception {
+        Message message = message(options, options.get("body"));
+        if (options.containsKey("shard")) {
+            sent(producer(options).send(message, new SelectMessageQueueByHash(), options.get("shard")));
+        } else {
+            sent(producer(options).send(message));
+        }
     }
 
     private static int count(Map<String, String> options) {
@@ -132,7 +164,11 @@ public final class Peer {
             : body.getBytes(StandardCharsets.UTF_8);
         Message message = new Message(options.get("topic"), options.getOrDefault("tags", ""), bytes);
         if (options.containsKey("keys")) {
-            message.setKeys(options.get("keys"));
+            message.setKeys(options.get("keys").replace(',', ' '));
+        }
+        if (options.containsKey("property")) {
+            String[] pair = options.get("property").split(":", 2);
+            message.putUserProperty(pair[0], pair[1]);
         }
         if (options.containsKey("delay")) {
             message.setDelayTimeLevel(Integer.parseInt(options.get("delay")));
@@ -172,7 +208,7 @@ public final class Peer {
         }
     }
 
-    private static void sent(SendResult result) {
+    static void sent(SendResult result) {
         say("sent " + result.getSendStatus() + " " + result.getMsgId() + " " + result.getOffsetMsgId() + " "
             + result.getMessageQueue().getBrokerName() + " " + result.getMessageQueue().getQueueId() + " "
             + result.getQueueOffset());
@@ -193,9 +229,16 @@ public final class Peer {
             consumer.setMaxReconsumeTimes(Integer.parseInt(options.get("max")));
         }
         if (options.containsKey("broadcast")) {
-            setModel(consumer, "BROADCASTING");
+            set(consumer, "setMessageModel", "BROADCASTING");
         }
-        consumer.subscribe(options.get("topic"), options.getOrDefault("tags", "*"));
+        if (options.containsKey("strategy")) {
+            consumer.setAllocateMessageQueueStrategy(Strategies.named(options.get("strategy"), options));
+        }
+        if (options.containsKey("sql")) {
+            consumer.subscribe(options.get("topic"), MessageSelector.bySql(options.get("sql").replace('+', ' ')));
+        } else {
+            consumer.subscribe(options.get("topic"), options.getOrDefault("tags", "*"));
+        }
         if (options.containsKey("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 for (MessageExt message : messages) {
@@ -210,6 +253,12 @@ public final class Peer {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 for (MessageExt message : messages) {
                     got(name, message);
+                    if (options.containsKey("show")) {
+                        say("shown " + name + " " + message.getUserProperty(options.get("show")));
+                    }
+                    if (options.containsKey("reply")) {
+                        reply(message);
+                    }
                     if (message.getReconsumeTimes() < failures) {
                         return ConsumeConcurrentlyStatus.RECONSUME_LATER;
                     }
@@ -219,19 +268,31 @@ public final class Peer {
         }
         consumer.start();
         consumers.put(name, consumer);
+        say("client " + name + " " + consumer.buildMQClientId());
     }
 
-    /** The enum moved to another package in 5.x, so no import fits both. */
-    private static void setModel(DefaultMQPushConsumer consumer, String model) throws Exception {
-        for (Method method : DefaultMQPushConsumer.class.getMethods()) {
-            if (method.getName().equals("setMessageModel")) {
+    private void reply(MessageExt message) {
+        try {
+            byte[] body = ("re:" + new String(message.getBody(), StandardCharsets.UTF_8)).getBytes(StandardCharsets.UTF_8);
+            producer(Collections.emptyMap()).send(MessageUtil.createReplyMessage(message, body));
+        } catch (Exception e) {
+            say("unsent " + e);
+        }
+    }
+
+    /** Some enums moved to other packages in 5.x, or are new there, so no import fits both. */
+    private static void set(Object object, String setter, String value) throws Exception {
+        for (Method method : object.getClass().getMethods()) {
+            if (method.getName().equals(setter)) {
                 for (Object each : method.getParameterTypes()[0].getEnumConstants()) {
-                    if (each.toString().equals(model)) {
-                        method.invoke(consumer, each);
+                    if (each.toString().equals(value)) {
+                        method.invoke(object, each);
+                        return;
                     }
                 }
             }
         }
+        throw new IllegalArgumentException(object.getClass().getSimpleName() + " has no " + setter + " " + value);
     }
 
     private void queues(String name) {
@@ -279,8 +340,16 @@ public final class Peer {
             + message.getReconsumeTimes() + " " + tags + " " + new String(message.getBody(), StandardCharsets.UTF_8));
     }
 
-    private static synchronized void say(String line) {
-        System.out.println(line);
-        System.out.flush();
+    static synchronized void say(String line) {
+        OUT.println(line);
+        OUT.flush();
+    }
+
+    private static PrintStream utf8(FileDescriptor descriptor) {
+        try {
+            return new PrintStream(new FileOutputStream(descriptor), false, "UTF-8");
+        } catch (java.io.UnsupportedEncodingException e) {
+            throw new IllegalStateException(e);
+        }
     }
 }

@@ -295,6 +295,14 @@ def test_a_file_is_sparse_until_it_is_used(make_index, tmp_path):
     assert path.stat().st_blocks * 512 < 1_000_000
 
 
+def test_a_new_file_says_at_once_where_the_one_before_it_ended(make_index, tmp_path):
+    fill(make_index(entries=3), *(record(number, f"key{number}", seconds=number) for number in range(3)))
+    full, new = (INDEX_HEADER.unpack_from(content) for content in contents(tmp_path / "index"))
+    end_time, end_offset = T0 + 1000, 100
+    assert full == (T0, end_time, 0, end_offset, 2, 3)
+    assert new == (end_time, end_time, end_offset, end_offset, 0, 1)
+
+
 def test_a_file_with_room_is_continued_after_a_restart(make_index, tmp_path):
     records = [record(number, f"key{number % 3}", seconds=number) for number in range(12)]
     first = make_index(slots=3, entries=8)
