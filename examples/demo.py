@@ -1,82 +1,134 @@
-"""`make demo`: what works today, shown on this machine.
+"""`make demo`: a shop on an embedded cluster, on this machine, in a few seconds.
 
-A name server starts inside this program, two brokers register their topics with it, a client asks where a topic lives,
-one broker leaves, and the client asks again.
+A name server and a broker start inside this program. Orders and payments are sent, ordered by customer; two members of
+one group share them, and one order in a thousand is handled only at the second attempt. At the end: what was sold, what
+is owed, and whether anything is left to be read.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import logging
 import time
+from collections import Counter
 
+import msgspec
+from examples.shop import Order, Payment, sales
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from pyromq.namesrv import NameServer, load_settings
-from pyromq.protocol.bodies.register import (
-    DataVersion,
-    RegisterBrokerBody,
-    TopicConfig,
-    TopicConfigSerializeWrapper,
-)
-from pyromq.protocol.bodies.route import TopicRouteData
-from pyromq.protocol.codes import RequestCode
-from pyromq.protocol.command import Command
-from pyromq.protocol.headers import GetRouteInfo, RegisterBroker
-from pyromq.remoting import NameServers, RemotingClient, run
+from pyromq import AdminClient, Client, Consumer, Message, Producer, ReceivedMessage, Retry, StartAt
+from pyromq.remoting import run
+from pyromq.testing import Cluster
 
 console = Console()
+GROUP = "bookkeeping"
+# Without this, a failed message comes again after ten seconds; here after one.
+DELAYS = "messageDelayLevel=1s 1s 1s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
-async def register(broker: RemotingClient, name_server: str, name: str, port: int, queues: dict[str, int]) -> None:
-    """Say to the name server what a broker serves; the connection that says it is the broker's sign of life."""
-    topics = {
-        topic: TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
-        for topic, count in queues.items()
-    }
-    body = RegisterBrokerBody(
-        topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
-            data_version=DataVersion(counter=1, timestamp=time.time_ns() // 1_000_000), topic_config_table=topics
-        )
-    )
-    header = RegisterBroker(name, f"127.0.0.1:{port}", "DemoCluster", f"127.0.0.1:{port + 1}", 0)
-    reply = await broker.invoke(name_server, Command.request(RequestCode.REGISTER_BROKER, header, body.encode()))
-    console.print(f"  {name} registered {', '.join(queues)}: code {reply.code}")
+class Books:
+    """What has been sold and paid. Messages may come twice, so everything is counted by the order's id."""
+
+    def __init__(self) -> None:
+        self.orders: dict[str, Order] = {}
+        self.payments: dict[str, float] = {}
+        self.failed: set[str] = set()
+        self.retried = 0
+
+    async def order(self, message: ReceivedMessage) -> Retry | None:
+        order = msgspec.json.decode(message.body, type=Order)
+        if order.id.endswith("500") and order.id not in self.failed:
+            self.failed.add(order.id)
+            return Retry()
+        self.retried += message.reconsume_times > 0
+        self.orders[order.id] = order
+        return None
+
+    async def payment(self, message: ReceivedMessage) -> None:
+        payment = msgspec.json.decode(message.body, type=Payment)
+        self.payments[payment.order] = payment.total
 
 
-async def route(name_servers: NameServers, topic: str) -> TopicRouteData:
-    """Ask which brokers serve `topic`, as every producer and consumer does."""
-    reply = await name_servers.invoke(Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic)))
-    return TopicRouteData.decode(reply.body_bytes)
+def member(books: Books, namesrv: str, name: str) -> Consumer:
+    consumer = Consumer(GROUP, client=Client(namesrv, instance_name=name), start_at=StartAt.FIRST)
+    consumer.subscribe("orders", handler=books.order)
+    consumer.subscribe("payments", handler=books.payment)
+    return consumer
 
 
-def show(title: str, found: TopicRouteData) -> None:
-    addresses = {broker.broker_name: broker.broker_addrs.get(0, "-") for broker in found.broker_datas}
-    table = Table(title=title, title_justify="left")
-    for column in ("broker", "address", "queues", "permission"):
-        table.add_column(column)
-    for queue in sorted(found.queue_datas, key=lambda queue: queue.broker_name):
-        permission = ("r" if queue.perm & 4 else "-") + ("w" if queue.perm & 2 else "-")
-        table.add_row(queue.broker_name, addresses[queue.broker_name], str(queue.write_queue_nums), permission)
+async def produce(namesrv: str, messages: list[Message]) -> float:
+    """Send all of them; messages a second."""
+    async with Producer("shop", namesrv=namesrv) as producer:
+        began = time.perf_counter()
+        for message in messages:
+            await producer.submit(message)
+        await producer.flush()
+        return len(messages) / (time.perf_counter() - began)
+
+
+async def follow(books: Books, orders: int, payments: int) -> None:
+    columns = (TextColumn("consuming"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=orders + payments)
+        async with asyncio.timeout(60):
+            while len(books.orders) < orders or len(books.payments) < payments:
+                await asyncio.sleep(0.05)
+                progress.update(task, completed=len(books.orders) + len(books.payments))
+        progress.update(task, completed=orders + payments)
+
+
+async def lag(namesrv: str) -> int:
+    async with AdminClient(namesrv) as admin:
+        return (await admin.groups.progress(GROUP)).lag
+
+
+def report(books: Books) -> None:
+    sold: Counter[str] = Counter()
+    for order in books.orders.values():
+        sold[order.product] += order.amount
+    table = Table(title="sold", title_justify="left", box=None, show_header=False)
+    most = max(sold.values())
+    for product, amount in sold.most_common():
+        table.add_row(product, f"{amount:,}", "█" * round(40 * amount / most))
     console.print(table)
+    owed = [order for order in books.orders.values() if order.id not in books.payments]
+    total = sum(order.amount * order.price for order in owed)
+    console.print(
+        f"{len(books.orders):,} orders, {len(books.payments):,} payments, {len(owed):,} orders owed ({total:,.2f}); "
+        f"{books.retried} orders came at the second attempt"
+    )
 
 
-async def main() -> None:
+async def main(orders: int, keep: bool) -> None:
     began = time.perf_counter()
-    settings = load_settings(sets=["listenPort=0", "bindAddress=127.0.0.1"])
-    async with NameServer(settings) as name_server, RemotingClient() as client, RemotingClient() as broker_a:
-        console.print(f"name server on {name_server.address}, up in {1000 * (time.perf_counter() - began):.0f} ms")
-        name_servers = NameServers(client, [name_server.address])
-        await register(broker_a, name_server.address, "broker-a", 10911, {"orders": 8, "payments": 4})
-        async with RemotingClient() as broker_b:
-            await register(broker_b, name_server.address, "broker-b", 10921, {"orders": 8})
-            show("orders is served by", await route(name_servers, "orders"))
-        console.print("broker-b closes its connection; the name server notices")
-        while len((found := await route(name_servers, "orders")).broker_datas) > 1:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)  # clients ask for routes again and again; nobody calls them
-        show("orders is served by", found)
-        console.print(f"done in {time.perf_counter() - began:.1f} s; more: .venv/bin/pyromq --help")
+    async with Cluster(None, DELAYS) as cluster:
+        console.print(f"name server at {cluster.namesrv}, up in {1000 * (time.perf_counter() - began):.0f} ms")
+        made = list(sales(orders))
+        payments = [sale.payment for sale in made if sale.payment is not None]
+        messages = [*(sale.order for sale in made), *payments]
+        books = Books()
+        rate = await produce(cluster.namesrv, messages)
+        console.print(f"{len(messages):,} messages sent, {rate:,.0f} a second")
+        async with member(books, cluster.namesrv, "first"), member(books, cluster.namesrv, "second"):
+            await follow(books, orders, len(payments))
+        report(books)
+        console.print(f"left to be read by {GROUP}: {await lag(cluster.namesrv)}")
+        console.print(f"done in {time.perf_counter() - began:.1f} s")
+        if keep:
+            console.print(f"still up: NAMESRV_ADDR={cluster.namesrv}, data in {cluster.folder}; Ctrl-C stops it")
+            await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    run(main())
+    parser = argparse.ArgumentParser(description="A shop on an embedded cluster.")
+    parser.add_argument("--orders", type=int, default=20_000, help="how many orders to send")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster up at the end")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.ERROR)
+    try:
+        run(main(arguments.orders, arguments.keep))
+    except KeyboardInterrupt:
+        console.print("stopped")

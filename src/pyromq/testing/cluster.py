@@ -1,0 +1,104 @@
+"""A cluster inside this process: a name server and a broker on free ports, for tests, demos and notebooks.
+
+async with Cluster() as cluster, Producer("orders", namesrv=cluster.namesrv) as producer:
+    await producer.send("orders", b"hello")
+
+with running_cluster() as cluster:  # in a thread of its own, for programs without an event loop
+    ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from pyromq import broker, namesrv
+from pyromq.remoting import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What suits a cluster that is gone in a minute: small files, nothing to wait for when it stops.
+_SETTINGS = ("mappedFileSizeCommitLog=64m", "traceTopicEnable=true", "drainSeconds=0")
+
+
+class Cluster:
+    """A name server and the broker `broker-a`, reachable from this machine only.
+
+    Without a `folder` its messages go with it. `settings` are those of a broker.conf, `"key=value"`, and win over what
+    a small cluster has otherwise.
+    """
+
+    def __init__(self, folder: Path | None = None, *settings: str) -> None:
+        self._given = folder
+        self._settings = settings
+        self._life = contextlib.AsyncExitStack()
+        self.namesrv = ""  # the address to point clients at, once it runs
+        self.folder: Path  # where it keeps everything
+        self.broker: broker.Broker
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as life:
+            folder = self.folder = self._given or Path(
+                life.enter_context(tempfile.TemporaryDirectory(prefix="pyromq-"))
+            )
+            folder.mkdir(parents=True, exist_ok=True)
+            here = ("bindAddress=127.0.0.1", "listenPort=0")
+            kept = (f"kvConfigPath={folder / 'kvConfig.json'}", f"configStorePath={folder / 'namesrv.properties'}")
+            of_name_server = namesrv.load_settings(environ={}, sets=[*here, *kept])
+            name_server = await life.enter_async_context(namesrv.NameServer(of_name_server))
+            of_broker = [
+                *(*here, "brokerIP1=127.0.0.1", "brokerName=broker-a", "brokerClusterName=DefaultCluster"),
+                *(f"storePathRootDir={folder / 'broker-a'}", f"brokerConfigPath={folder / 'broker.properties'}"),
+                *(*_SETTINGS, *self._settings),
+            ]
+            settings = broker.load_settings(environ={}, sets=of_broker, namesrv_addr=name_server.address)
+            self.broker = await life.enter_async_context(broker.Broker(settings))
+            self.namesrv = name_server.address
+            self._life = life.pop_all()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._life.aclose()
+
+
+@contextlib.contextmanager
+def running_cluster(folder: Path | None = None, *settings: str) -> Iterator[Cluster]:
+    """A cluster that runs in a thread of its own while the block does."""
+    cluster = Cluster(folder, *settings)
+    started = threading.Event()
+    failures: list[BaseException] = []
+    stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def life() -> None:
+        async with cluster:
+            ended = asyncio.Event()
+            stop.append((asyncio.get_running_loop(), ended))
+            started.set()
+            await ended.wait()
+
+    def work() -> None:
+        try:
+            run(life())
+        except BaseException as exc:  # handed to whoever waits for the start, or for the end
+            failures.append(exc)
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=work, name="pyromq cluster", daemon=True)
+    thread.start()
+    started.wait()
+    try:
+        if not failures:
+            yield cluster
+    finally:
+        for loop, ended in stop:
+            with contextlib.suppress(RuntimeError):  # it ended by itself
+                loop.call_soon_threadsafe(ended.set)
+        thread.join()
+    if failures:
+        raise failures[0]
