@@ -27,6 +27,7 @@ check: setup ## Check format, lint, types, layers, links and generated files.
 	$(BIN)/mypy
 	$(PYTEST) -q tests/unit/test_layers.py
 	$(BIN)/python scripts/links.py
+	$(BIN)/python scripts/sync_stubs.py --check
 	$(BIN)/python scripts/lock.py --check
 
 test: java ## Run every test that needs nothing but this machine.

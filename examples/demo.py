@@ -25,6 +25,7 @@ from pyromq.testing import Cluster
 
 console = Console()
 GROUP = "bookkeeping"
+TOPICS = ("orders", "payments")
 # Without this, a failed message comes again after ten seconds; here after one.
 DELAYS = "messageDelayLevel=1s 1s 1s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
@@ -57,6 +58,24 @@ def member(books: Books, namesrv: str, name: str) -> Consumer:
     consumer.subscribe("orders", handler=books.order)
     consumer.subscribe("payments", handler=books.payment)
     return consumer
+
+
+async def create_topics(namesrv: str) -> None:
+    async with AdminClient(namesrv) as admin:
+        for topic in TOPICS:
+            await admin.topics.create(topic, cluster="DefaultCluster", read_queues=8, write_queues=8)
+
+
+async def shared(first: Consumer, second: Consumer) -> None:
+    """Wait until each of the two has half of the queues of both topics."""
+    async with asyncio.timeout(30):
+        while any(  # noqa: ASYNC110  # who has which queues is only looked up
+            sum(queue.topic == topic for queue in consumer.assignment) != 4
+            for consumer in (first, second)
+            for topic in TOPICS
+        ):
+            await asyncio.sleep(0.05)
+    console.print("two members of one group share the queues")
 
 
 async def produce(namesrv: str, messages: list[Message]) -> float:
@@ -110,9 +129,11 @@ async def main(orders: int, keep: bool) -> None:
         payments = [sale.payment for sale in made if sale.payment is not None]
         messages = [*(sale.order for sale in made), *payments]
         books = Books()
-        rate = await produce(cluster.namesrv, messages)
-        console.print(f"{len(messages):,} messages sent, {rate:,.0f} a second")
-        async with member(books, cluster.namesrv, "first"), member(books, cluster.namesrv, "second"):
+        await create_topics(cluster.namesrv)
+        async with member(books, cluster.namesrv, "first") as first, member(books, cluster.namesrv, "second") as second:
+            await shared(first, second)
+            rate = await produce(cluster.namesrv, messages)
+            console.print(f"{len(messages):,} messages sent, {rate:,.0f} a second, by a client in the same process")
             await follow(books, orders, len(payments))
         report(books)
         console.print(f"left to be read by {GROUP}: {await lag(cluster.namesrv)}")

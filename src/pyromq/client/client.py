@@ -51,6 +51,7 @@ _ADDRESS_SERVER_SUBGROUP = "nsaddr"
 _ADDRESS_SERVER_FIRST = 10.0
 _ADDRESS_SERVER_PERIOD = 120.0
 _FIRST_ROUTES = 0.01
+_FIRST_MISSING = 0.25
 _FIRST_HEARTBEAT = 1.0
 # So many routes are asked for at once.
 _ROUTES_AT_ONCE = 16
@@ -143,6 +144,7 @@ class Client:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lookup: asyncio.Task[None] | None = None
         self._heartbeats: Periodic
+        self._missing: dict[str, tuple[float, float]] = {}
         # Addresses that a heartbeat is on its way to, and those whose connection is new.
         self._beating: set[str] = set()
         self._fresh: set[str] = set()
@@ -350,6 +352,8 @@ class Client:
                 "look-up of name servers", _ADDRESS_SERVER_FIRST, _ADDRESS_SERVER_PERIOD, self._look_up_name_servers
             )
         self.tasks.every("routes", _FIRST_ROUTES, self.route_interval, self._refresh_routes)
+        self._missing.clear()
+        self.tasks.every("missing routes", _FIRST_MISSING, _FIRST_MISSING, self._find_missing)
         self._heartbeats = self.tasks.every(
             "heartbeat", _FIRST_HEARTBEAT, self.heartbeat_interval, self._scheduled_heartbeat
         )
@@ -380,6 +384,24 @@ class Client:
             return
         gate = asyncio.Semaphore(_ROUTES_AT_ONCE)
         await asyncio.gather(*(self._refresh_route(topic, gate) for topic in topics))
+
+    async def _find_missing(self) -> None:
+        """Ask for topics without a route sooner, each less and less often: they may be just coming to be.
+
+        A topic is announced a moment after its first message, and the topic of a group's retries after its heartbeat.
+        """
+        topics = {topic for member in self._members() for topic in member.topics()}
+        missing = {topic for topic in topics if self.routes.cached(topic) is None}
+        now = asyncio.get_running_loop().time()
+        # When to ask for a topic, and how long it has been to wait for that.
+        self._missing = {topic: self._missing.get(topic, (now, _FIRST_MISSING / 2)) for topic in missing}
+        due = [topic for topic, (at, _) in self._missing.items() if at <= now]
+        for topic in due:
+            wait = min(2 * self._missing[topic][1], self.route_interval)
+            self._missing[topic] = (now + wait, wait)
+        if due and self.name_servers.addresses:
+            gate = asyncio.Semaphore(_ROUTES_AT_ONCE)
+            await asyncio.gather(*(self._refresh_route(topic, gate) for topic in due))
 
     async def _refresh_route(self, topic: str, gate: asyncio.Semaphore) -> None:
         async with gate:

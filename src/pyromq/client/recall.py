@@ -1,38 +1,17 @@
-"""The handle of a delayed message, with which it can be recalled until it is delivered (5.x brokers).
-
-base64url("v1" topic broker deliver-at-ms UNIQ_KEY), with blanks between
-"""
+"""The handle of a delayed message, as a producer may have been given it by anybody."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import NamedTuple
+from pyromq.errors import InvalidMessage, RemoteProtocolError
+from pyromq.protocol import recall_handle
+from pyromq.protocol.recall_handle import RecallHandle
 
-from pyromq.errors import InvalidMessage
-
-_VERSION = "v1"
-
-
-class RecallHandle(NamedTuple):
-    topic: str
-    broker_name: str
-    deliver_ms: int
-    message_id: str
-
-    def encode(self) -> str:
-        text = f"{_VERSION} {self.topic} {self.broker_name} {self.deliver_ms} {self.message_id}"
-        return base64.urlsafe_b64encode(text.encode()).decode()
+__all__ = ["RecallHandle", "decode_handle"]
 
 
 def decode_handle(handle: str) -> RecallHandle:
     """What a handle says. InvalidMessage if it is none."""
     try:
-        version, topic, broker_name, deliver_ms, message_id = base64.b64decode(
-            handle.encode(), altchars=b"-_", validate=True
-        ).decode().split(" ")  # fmt: skip
-        if version == _VERSION:
-            return RecallHandle(topic, broker_name, int(deliver_ms), message_id)
-    except (binascii.Error, ValueError):
-        pass
-    raise InvalidMessage(f"not a recall handle: {handle[:100]!r}")
+        return recall_handle.decode_handle(handle)
+    except RemoteProtocolError as exc:
+        raise InvalidMessage(str(exc)) from None

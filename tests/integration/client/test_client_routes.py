@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 
 import pytest
-from tests.integration.client.cluster_kit import Spy
+from tests.integration.client.cluster_kit import Spy, eventually
+from tests.integration.client.members_kit import ConsumerStub
 
 from pyromq.client.client import Client
 from pyromq.errors import RemoteProtocolError, RequestTimeout, RouteNotFound, SystemBusy
@@ -199,3 +200,17 @@ async def test_members_hear_of_a_route_only_when_it_changed():
         assert len(routes.cached_subscribe_queues("orders")) == 3
         routes.forget("orders")
         assert routes.cached_publish_info("orders") is None
+
+
+async def test_a_topic_that_comes_to_be_is_found_soon(cluster, client_of):
+    client = await client_of(cluster)
+    member = ConsumerStub("readers", "late")
+    await client.join(member)
+    assert client.routes.cached("late") is None
+    await cluster.create_topic("late")
+
+    async def known():
+        return client.routes.cached("late")
+
+    await eventually(known)  # within its patience, a third of the time between two rounds for all topics
+    await client.leave(member)
