@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -25,6 +25,7 @@ from pyromq.protocol.ids import decode_offset_message_id
 from pyromq.protocol.message import Message
 from pyromq.protocol.message_queue import MessageQueue
 
+from .attempts import DEFAULT_RETRY_CODES
 from .hooks import EndTransactionContext, MessageType
 from .outgoing import as_message
 from .producer import Producer
@@ -73,9 +74,39 @@ class TransactionProducer(Producer):
         check: Check | None = None,
         max_checks: int = 2000,
         client: Client | None = None,
-        **settings: Any,
+        namesrv: str | Sequence[str] | None = None,
+        timeout: float = 3.0,
+        attempt_timeout: float | None = None,
+        retries: int = 2,
+        retry_not_stored: bool = False,
+        retry_codes: Iterable[int] = DEFAULT_RETRY_CODES,
+        compress_over: int = 4096,
+        compression: str = "zlib",
+        max_size: int = 4 << 20,
+        fault_tolerance: bool = False,
+        window: int = 10000,
+        window_bytes: int = 100 << 20,
+        linger: float = 0.0,
+        default_queues: int = 4,
     ) -> None:
-        super().__init__(group, client=client, **settings)
+        super().__init__(
+            group,
+            client=client,
+            namesrv=namesrv,
+            timeout=timeout,
+            attempt_timeout=attempt_timeout,
+            retries=retries,
+            retry_not_stored=retry_not_stored,
+            retry_codes=retry_codes,
+            compress_over=compress_over,
+            compression=compression,
+            max_size=max_size,
+            fault_tolerance=fault_tolerance,
+            window=window,
+            window_bytes=window_bytes,
+            linger=linger,
+            default_queues=default_queues,
+        )
         if max_checks < 1:
             raise ConfigError(f"max_checks must be 1 or more, not {max_checks}")
         self._check = check

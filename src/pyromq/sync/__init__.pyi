@@ -275,7 +275,20 @@ class TransactionProducer(Producer):
         check: Check | None = None,
         max_checks: int = 2000,
         client: Client | None = None,
-        **settings: Any,
+        namesrv: str | Sequence[str] | None = None,
+        timeout: float = 3.0,
+        attempt_timeout: float | None = None,
+        retries: int = 2,
+        retry_not_stored: bool = False,
+        retry_codes: Iterable[int] = ...,
+        compress_over: int = 4096,
+        compression: str = "zlib",
+        max_size: int = 4 << 20,
+        fault_tolerance: bool = False,
+        window: int = 10000,
+        window_bytes: int = 100 << 20,
+        linger: float = 0.0,
+        default_queues: int = 4,
     ) -> None: ...
     def check(self, fn: Check) -> Check:
         """Decorator: `fn` answers the checks."""
