@@ -34,7 +34,7 @@ test: java ## Run every test that needs nothing but this machine.
 	$(PYTEST) -m "not crash and not interop" $(ARGS)
 
 crash: setup ## Kill writers and check that what they acknowledged is there; minutes.
-	$(PYTEST) -m crash $(ARGS)
+	$(PYTEST) -m crash -o faulthandler_timeout=0 $(ARGS)
 
 interop: java ## Run the official brokers and clients against ours; downloads them once, minutes.
 	$(PYTEST) tests/interop -m interop $(ARGS)

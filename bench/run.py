@@ -12,7 +12,7 @@ import sys
 
 from .broker_machine import facts
 
-BENCHMARKS = ("codec", "namesrv", "store", "broker", "broker-costs", "broker-java")
+BENCHMARKS = ("codec", "namesrv", "store", "broker", "broker-costs", "broker-java", "client")
 
 
 def main(arguments: list[str] | None = None) -> int:

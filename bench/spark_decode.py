@@ -21,7 +21,7 @@ SCHEMAS = {
     "queueOffset, tags, body": ("queueOffset", "tags", "body"),
     "queueId, queueOffset": ("queueId", "queueOffset"),
 }
-ROUNDS = 7
+ROUNDS = 25
 
 
 def stored(body: int, count: int = RECORDS) -> bytes:
@@ -67,7 +67,7 @@ def main(_seconds: float) -> None:
             fast = seconds(lambda b=buffer, s=schema: columns.decode(b, s, broker_name="broker-a"))  # type: ignore[misc]
             plain = seconds(
                 lambda b=buffer, s=schema: plain_columns.decode(b, s, broker_name="broker-a"),  # type: ignore[misc]
-                2,
+                5,
             )
             rows.append(
                 (

@@ -18,6 +18,7 @@ PyroMQError
 ├── SendFailed              every attempt to send failed: `attempts`, each a broker and its error
 ├── ReplyError              a reply to this message cannot be made
 ├── PartialFailure          asked of several servers, done by some: `done`, `failures`, `partial`
+├── InvalidFilter           a SQL92 expression that is none: `reason`, `column`; also a ValueError
 ├── ConfigError             a setting or its file is wrong; says which and where
 ├── BrokerError             the server said no: `code`, `remark`, `server`; `retriable` is a fact of the class
 │   └── one class per response code: SystemBusy (2), TopicNotFound (17), …, see BY_CODE
@@ -194,6 +195,17 @@ class ConfigError(PyroMQError):
         self.source = source
 
 
+class InvalidFilter(PyroMQError, ValueError):
+    """A SQL92 expression that cannot be compiled; `column` says where, counted from 1."""
+
+    code = 23
+
+    def __init__(self, reason: str, column: int) -> None:
+        super().__init__(f"Invalid MessageSelector. column {column}: {reason}")
+        self.reason = reason
+        self.column = column
+
+
 class BrokerError(PyroMQError):
     """A broker or name server answered a request with an error code.
 
@@ -356,6 +368,10 @@ class NoMessage(BrokerError):
 class FlowControl(BrokerError):
     code = 215
     retriable = True
+
+
+class IllegalOperation(BrokerError):
+    code = 604
 
 
 class GoAway(BrokerError):

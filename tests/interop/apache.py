@@ -21,8 +21,8 @@ BOOT_SECONDS = 60.0
 STOP_SECONDS = 60.0
 ADMIN_SECONDS = 60.0
 CLIENT_SECONDS = 60.0
-# One consumer of 5.5.0 in four waits 30 s for a broker of 4.9.7, whichever name server it asks: the second of its two
-# first heartbeats does not get there, and the broker answers 25 (subscription not latest) until the next one.
+# One consumer of 5.5.0 in four waits 30 s for a broker of 4.9.7 or 5.5.0, whichever name server it asks: the second of
+# its two first heartbeats does not get there, and the broker answers 25 (subscription not latest) until the next one.
 CONSUMED_WITHIN = 60.0
 CLUSTER = "interop"
 

@@ -28,6 +28,8 @@ SETTINGS: dict[str, Any] = {
     # A half message is asked about after a second, not after a minute.
     "transactionTimeOut": 1000,
     "transactionCheckInterval": 1000,
+    # 5.x writes decisions down together every 3 s, and asks about what was decided in between.
+    "transactionOpBatchInterval": 100,
     # Off by default in 5.x, unknown in 4.9.
     "recallMessageEnable": "true",
     # How often the broker looks for files that are too old, for the first time a minute after its start.
@@ -52,7 +54,8 @@ class Apache:
     def __enter__(self) -> Self:
         self._namesrv.start()
         try:
-            self.start_broker()
+            self.spawn_broker()
+            self.wait_for_broker()
         except BaseException:
             self.__exit__()
             raise
@@ -92,13 +95,16 @@ class Apache:
             self._admin = Admin(self.version, self._home / "admin", self.namesrv)
         return self._admin
 
-    def start_broker(self) -> None:
-        """Start it, and wait until the name server knows it and where new topics may go."""
+    def spawn_broker(self) -> None:
+        """Start it and do not wait for it. For the main thread: a process ends with the thread that started it."""
         port = self._broker.port if self._broker else 0
         home = self._home / "broker"
         self._broker = Broker(self.version, home, self.namesrv, name=self._name, port=port, **self._settings)
-        self._broker.wait_until_booted()
-        address = self._broker.address
+
+    def wait_for_broker(self) -> None:
+        """Wait until the name server knows the broker and where new topics may go."""
+        self.broker.wait_until_booted()
+        address = self.broker.address
 
         def known() -> bool:
             return wire.route(self.namesrv, "TBW102").get(self._name, ("",))[0] == address

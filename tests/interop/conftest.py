@@ -16,6 +16,7 @@ from scripts.setup import SetupError
 from tests.interop import compat_table, jars, wire
 from tests.interop.apache import Admin, Broker, Client
 from tests.interop.apache_with_client import Apache
+from tests.interop.meeting import MAKES, Meeting, meeting_at
 from tests.interop.peers import OURS, NameServer
 from tests.interop.process import stop_all, wait_until
 
@@ -111,6 +112,15 @@ def apache(
 ) -> Iterator[Apache]:
     """Apache's name server and broker of each line, for our client. Tests of one line run before those of the other."""
     with Apache(request.param, tmp_path_factory.mktemp(f"apache-{request.param}")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session", params=MAKES)
+def meeting(
+    request: pytest.FixtureRequest, java_packages: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Meeting]:
+    """A broker, ours and then Apache's, at which our clients and official ones meet."""
+    with meeting_at(request.param, tmp_path_factory.mktemp("meeting")) as running:
         yield running
 
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from pyromq.client import Consumer, ReceivedMessage, StartAt
+from pyromq.client import Client, Consumer, ReceivedMessage, StartAt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -79,7 +79,7 @@ async def eventually(condition: Callable[[], Awaitable[Any] | Any], what: str, s
         await asyncio.sleep(_PAUSE)
 
 
-async def cut_off(member: Any) -> None:
-    """End a producer or consumer as a kill of its process would, as far as its broker can see."""
-    await member.client.tasks.close()
-    await member.client.remoting.close()
+async def cut_off(client: Client) -> None:
+    """End a client as a kill of its process would, as far as its broker can see."""
+    await client.tasks.close()
+    await client.remoting.close()

@@ -94,7 +94,7 @@ DAMAGE = st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), max_size=
 
 def scanned(records: Iterator[ScannedRecord]) -> tuple[list[ScannedRecord], str]:
     """What was found, and what was said to be wrong behind it."""
-    found = []
+    found: list[ScannedRecord] = []
     try:
         found.extend(records)
     except CorruptRecord as exc:

@@ -47,7 +47,7 @@ FOREIGN = {
     "pyspark": "spark",
     "pyarrow": "spark",
     "deltalake": "spark",
-    "numpy": "spark store",
+    "numpy": "spark store broker",  # the servers import it when the first index entry or timer needs it
     "starlette": "dashboard",
     "uvicorn": "dashboard",
     "typer": "cli",
@@ -111,7 +111,7 @@ def test_every_import_keeps_to_the_layers():
         ("store.commit_log", "from ..errors import StoreError"),
         ("store.commit_log", "from .. import protocol"),
         ("__init__", "from pyromq.broker import Broker"),
-        ("broker.stats", "import numpy as np"),
+        ("namesrv.routes", "import numpy as np"),
         ("client.producer", "from rich.console import Console"),
         ("newcomer.module", ""),
     ],
@@ -159,7 +159,7 @@ def test_importing_any_part_does_not_import_the_client():
     program = "import sys, pyromq.broker, pyromq.namesrv; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert "pyromq.broker" in loaded
-    assert "pyromq.client" not in loaded
+    assert not {"pyromq.client", "numpy", "pyarrow", "pyspark"} & {*loaded}
 
 
 def test_the_names_of_the_client_are_found_at_the_top():

@@ -109,7 +109,7 @@ class Broker(Service):
                 ha_address=join_address(config.broker_ip2, ports.ha_port),
                 store_host=encode_host(ip, ports.port),
             )
-            parts.state.load()
+            parts.load()
             self._parts = parts
             ports.serve(parts.processors())
             self._say_where(ports)
@@ -150,7 +150,7 @@ class Broker(Service):
 
     async def _save_state(self) -> None:
         if self._parts is not None:
-            await self._parts.state.close()
+            await self._parts.close()
 
     def _say_where(self, ports: Ports) -> None:
         config = self._live.config

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyromq.errors import ConsumerNotOnline, ServerError
+from pyromq.errors import ConsumerNotOnline, InvalidFilter, ServerError, SubscriptionParseFailed
 from pyromq.protocol.bodies import (
     CheckClientRequestBody,
     ConsumerConnection,
@@ -30,6 +30,7 @@ from pyromq.protocol.headers import (
     UnregisterClient,
 )
 
+from .filters import compiled, is_tag_type, not_allowed
 from .topics import can_be_topic, retry_topic
 
 if TYPE_CHECKING:
@@ -39,20 +40,30 @@ if TYPE_CHECKING:
     from pyromq.remoting import Connection, Processor
 
     from .clients import ClientInfo, Clients
+    from .config import LiveConfig
+    from .filters import Filters
     from .groups import GroupTable
     from .locks import QueueLocks
     from .topics import TopicTable
-
-_TAG = "TAG"
 
 
 class ClientProcessors:
     """Heartbeats and goodbyes, and who asks for those that are there. `clock` tells epoch milliseconds."""
 
-    def __init__(self, clients: Clients, topics: TopicTable, groups: GroupTable, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        topics: TopicTable,
+        groups: GroupTable,
+        filters: Filters,
+        live: LiveConfig,
+        clock: Callable[[], int],
+    ) -> None:
         self._clients = clients
         self._topics = topics
         self._groups = groups
+        self._filters = filters
+        self._live = live
         self._clock = clock
 
     def table(self) -> dict[int, Processor]:
@@ -83,6 +94,9 @@ class ClientProcessors:
         self._clients.heartbeat(
             connection, data, self._clock(), language=request.language, version=request.version, quiet=quiet
         )
+        if not data.without_sub:
+            for consumer in data.consumer_data_set:
+                self._filters.register(consumer.group_name, consumer.subscription_data_set)
         return request.reply()
 
     def unregister(self, connection: Connection, request: Command) -> Command:
@@ -105,10 +119,13 @@ class ClientProcessors:
     def check_client_config(self, connection: Connection, request: Command) -> Command:
         """46: clients ask it before they start, for a subscription that selects by more than tags."""
         subscription = CheckClientRequestBody.decode(request.body_bytes).subscription_data
-        if subscription.expression_type not in ("", _TAG):
-            raise ServerError(
-                f"The broker does not support consumer to filter message by {subscription.expression_type}"
-            )
+        if not is_tag_type(subscription.expression_type):
+            if not self._live.config.enable_property_filter:
+                raise not_allowed(subscription.expression_type)
+            try:
+                compiled(subscription.expression_type, subscription.sub_string)
+            except InvalidFilter as exc:
+                raise SubscriptionParseFailed(str(exc)) from exc
         return request.reply()
 
     def consumer_connections(self, connection: Connection, request: Command) -> Command:

@@ -111,6 +111,8 @@ class Clients:
 
     def __init__(self, notify: Callable[[str, list[Connection]], None]) -> None:
         self._notify = notify
+        # Called with a group when its last member has left.
+        self.emptied: Callable[[str], None] = lambda group: None
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Connection, ClientInfo]] = {}
         # Producers by client id. Of several connections the last is the newest.
@@ -248,6 +250,7 @@ class Clients:
         logger.info("consumer left group=%s client=%s addr=%s: %s", name, info.client_id, connection.peer, why)
         if not group.connections:
             del self._consumers[name]
+            self.emptied(name)
         elif notify:
             self._notify(name, list(group.connections))
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+_TIMER_STEPS = (100, 200, 500, 1000)
+
+
 class BrokerRole(Enum):
     """What a broker is in its replica set."""
 
@@ -135,6 +138,23 @@ class BrokerConfig:
     short_polling_ms: int = option("shortPollingTimeMills", 1000, "That short time.", min=1, hot=True)
     enable_property_filter: bool = option("enablePropertyFilter", False, "Allow SQL92 subscriptions.", hot=True)
     filter_support_retry: bool = option("filterSupportRetry", False, "Filter retried messages, too.", hot=True)
+    filter_consumers: int = option(
+        "expectConsumerNumUseFilter",
+        32,
+        "Groups that filter one topic by SQL92, as far as bitmaps have room for them without many misses.",
+        min=1,
+        max=100_000,
+    )
+    filter_error_rate: int = option(
+        "maxErrorRateOfBloomFilter",
+        20,
+        "Percent of misses of these bitmaps. Bitmaps of another size are not used.",
+        min=1,
+        max=99,
+    )
+    filter_data_clean: int = option(
+        "filterDataCleanTimeSpan", 86_400_000, "Filters of groups without members are kept so long.", min=0, hot=True
+    )
     notify_ids_changed: bool = option(
         "notifyConsumerIdsChangedEnable", True, "Clear it to let groups notice members only every 20 s.", hot=True
     )
@@ -159,6 +179,64 @@ class BrokerConfig:
     )
     store_reply_message: bool = option(
         "storeReplyMessageEnable", True, "Clear it to pass replies on without keeping them.", hot=True
+    )
+
+    # Timer messages.
+    timer_wheel: bool = option(
+        "timerWheelEnable", True, "Clear it to refuse messages with a time of their own. Delay levels are not touched."
+    )
+    timer_precision: int = option(
+        "timerPrecisionMs",
+        1000,
+        "Timers fall due at multiples of it: 100, 200, 500 or 1000, else the next below.",
+        min=1,
+    )
+    timer_max_delay: int = option(
+        "timerMaxDelaySec", 259_200, "Seconds that a message may be delayed at most.", min=0, hot=True
+    )
+    timer_roll_window: int = option(
+        "timerRollWindowSlot",
+        172_800,
+        "Timers that wait for more than so many steps of the precision are stored anew, and before fileReservedTime "
+        "takes their first copy.",
+        min=2,
+    )
+    timer_congest: int = option(
+        "timerCongestNumEachSlot",
+        2**31 - 1,
+        "Timers that may fall due in one step of the precision. Beyond it some are refused, beyond twice as many all.",
+        min=1,
+    )
+    timer_flush_interval: int = option(
+        "timerFlushIntervalMs", 1000, "Pause between two savings of the progress of timers.", min=10
+    )
+    timer_log_file_size: int = option(
+        "mappedFileSizeTimerLog",
+        100 * 1024**2,
+        "Bytes per file of the timer log, which is written at a stop, for RocketMQ to read.",
+        min=1024,
+        size=True,
+    )
+    recall: bool = option("recallMessageEnable", False, "Let producers recall messages that are not due yet.", hot=True)
+    recall_with_topic: bool = option(
+        "appendTopicForTimerDeleteKey",
+        False,
+        "Set it if RocketMQ 5.3 is to take this store over with recalls in it; 5.5 reads what is written otherwise.",
+        hot=True,
+    )
+    recall_when_not_writable: bool = option(
+        "allowRecallWhenBrokerNotWriteable", True, "Also while brokerPermission keeps messages out.", hot=True
+    )
+
+    # Transactions.
+    transaction_timeout: int = option(
+        "transactionTimeOut", 6000, "Age of a half message before its producer is asked about it.", min=0, hot=True
+    )
+    transaction_check_max: int = option(
+        "transactionCheckMax", 15, "How often it is asked before the message is given up.", min=0, hot=True
+    )
+    transaction_check_interval: int = option(
+        "transactionCheckInterval", 60_000, "Pause between two rounds of such questions.", min=10, hot=True
     )
 
     # Registration.
@@ -207,6 +285,11 @@ class BrokerConfig:
     drain_seconds: int = option(
         "drainSeconds", 10, "A stopping broker serves so long those who have not noticed; 0 stops at once.", min=0
     )
+
+    @property
+    def timer_step(self) -> int:
+        """Milliseconds between two moments at which timers fall due, as RocketMQ takes `timerPrecisionMs`."""
+        return max((step for step in _TIMER_STEPS if step <= self.timer_precision), default=_TIMER_STEPS[0])
 
     @property
     def is_slave(self) -> bool:
@@ -302,6 +385,8 @@ def check_settings(settings: Settings) -> None:
         raise ConfigError(f"namesrvAddr: {exc}", settings.origin("namesrvAddr")) from exc
     if addresses and config.fetch_namesrv_addr:
         logger.info("namesrvAddr is set; fetchNamesrvAddrByAddressServer has no effect")
+    if settings[LaterConfig].filter_bitmap:
+        logger.warning("enableCalcFilterBitMap has no effect yet: filters look at the messages, with the same results")
     if config.is_slave and config.broker_id <= 0:
         raise ConfigError("brokerRole SLAVE needs a brokerId above 0", settings.origin("brokerRole"))
     if config.is_slave:

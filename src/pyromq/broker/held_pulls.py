@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection
     from pyromq.store.consume_queue import ConsumeQueue
+
+    from .filters import Selection
 
 
 class HeldPull:
     """A pull that waits. `looked_at` is the offset up to which nothing matched, so nothing is looked at twice."""
 
-    __slots__ = ("connection", "deadline", "looked_at", "offset", "queue", "request", "tags")
+    __slots__ = ("connection", "deadline", "looked_at", "offset", "queue", "request", "selection")
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class HeldPull:
         queue: ConsumeQueue,
         offset: int,
         deadline: float,
-        tags: Callable[[int], bool] | None = None,
+        selection: Selection = (None, None, None),
     ) -> None:
         self.connection = connection
         self.request = request
@@ -32,7 +32,7 @@ class HeldPull:
         self.offset = offset
         self.looked_at = offset
         self.deadline = deadline
-        self.tags = tags
+        self.selection = selection
 
     def goes_on_waiting(self, now: float) -> bool:
         return now < self.deadline and self.looked_at == self.offset and not self.connection.closed

@@ -12,22 +12,26 @@ from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.record import MessageRecord
 from pyromq.settings.saved_file import SavedFile
 from pyromq.store.config import FlushDiskType, StoreConfig
-from pyromq.store.json_files import delay_offsets_file
+from pyromq.store.json_files import consumer_filters_file, delay_offsets_file
 from pyromq.store.tags import parse_delay_levels
 
 from .admin_requests import CleaningProcessors, FigureProcessors, ProgressProcessors, SettingsProcessors
 from .appends import Appends
+from .check_back import CheckBack
 from .client_requests import ClientProcessors, LockProcessors
 from .clients import Clients
 from .consumer_calls import ConsumerCallProcessors, RebalanceNotices
 from .consumer_offsets import ConsumerOffsets
+from .filters import Filters
 from .groups import GroupTable
+from .half_queue import HalfQueue
 from .locks import QueueLocks
 from .lookup_requests import LookupProcessors
 from .offset_requests import OffsetProcessors, QueueProcessors
 from .progress import Progress
 from .protection import Protection
 from .pull import PullProcessor
+from .recalls import RecallProcessor
 from .registration import Registration
 from .registration_requests import RegistrationRequests
 from .reply import ReplyProcessor
@@ -38,8 +42,14 @@ from .send_back import SendBackProcessor
 from .server_side_resets import ServerSideResets
 from .state import BrokerState
 from .stats import Statistics
+from .timer import TimerService
+from .timer_checkpoint import TimerCheckpoint
+from .timer_figures import TimerFigures
+from .timer_upkeep import TimerUpkeep
+from .timing import TimerParking
 from .topic_requests import ConsumptionProcessors, GroupProcessors, TopicProcessors
 from .topics import OFFSET_MOVED, TopicTable
+from .transactions import TransactionProcessors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -54,6 +64,7 @@ _SAMPLE = 1.0
 _HOUSEKEEPING = 10.0
 _LOOK_AT_HELD_PULLS = 5.0
 _PROTECT = 180.0
+_LAST_FLUSH = 10.0
 
 
 class Parts:
@@ -88,8 +99,11 @@ class Parts:
         self._stats = Statistics(clock())
         self._notices = RebalanceNotices(live)
         self.clients = Clients(self._notices.post)
+        self._filters = Filters(live, clock)
+        self.clients.emptied = self._filters.unregister
         self.pulls = PullProcessor(
-            store, self._topics, self._groups, self.clients, self._offsets, self._stats, live, self._offset_moved
+            *(store, self._topics, self._groups, self.clients, self._offsets, self._stats, live, self._filters),
+            offset_moved=self._offset_moved,
         )
         self._appends = Appends(
             store,
@@ -98,16 +112,31 @@ class Parts:
             sync_flush=store_config.flush is FlushDiskType.SYNC_FLUSH,
             sync_flush_timeout=store_config.sync_flush_timeout / 1000,
         )
-        self._schedule = ScheduleService(store, self._appends, delays, clock)
+        self._schedule = ScheduleService(store, self._appends, delays, clock, self._stats, live.config.cluster_name)
+        self._timers = TimerService(store, self._appends, self._stats, live, clock)
+        self._timer_upkeep = TimerUpkeep(self._timers, store, live, clock, TimerCheckpoint(store.root))
+        self._parking = TimerParking(live, self._timers.congestion)
+        self._halves = HalfQueue(store, self._appends, self._offsets, clock, store_host)
+        self._check_back = CheckBack(
+            *(store, self._appends, self._halves, self._topics, self.clients, live, clock), store_host=store_host
+        )
 
         self.state = BrokerState(store.root, live, self._topics, self._groups, self._offsets)
-        self.state.keep(delay_offsets_file(store.root), self._schedule)
+        self.state.keep(delay_offsets_file(store.root), self._schedule.kept)
+        self.state.keep(consumer_filters_file(store.root), self._filters)
         self._settings_file = SavedFile(Path(live.config.config_path))
 
         requests = RegistrationRequests(live, self._topics, address=address, ha_address=ha_address)
         self.registration = Registration(client, live, requests, self._topics.set_order_topics)
         self._topics.changed = self._topic_changed
         self._groups.changed = self.state.groups_changed
+
+    def load(self) -> None:
+        """Take over what an earlier broker left in the store. StoreError if some of it cannot be used."""
+        self.state.load()
+        self._halves.load()
+        if self._live.config.timer_wheel:
+            self._timer_upkeep.load()
 
     # Requests
 
@@ -117,12 +146,21 @@ class Parts:
         topics, groups, offsets, clients, stats = self._topics, self._groups, self._offsets, self.clients, self._stats
         levels = self._schedule.levels
         send = self._send = SendProcessor(
-            store, self._appends, topics, groups, stats, live, clock, delay_levels=levels, store_host=self._store_host
+            *(store, self._appends, topics, groups, stats, live, clock),
+            delay_levels=levels,
+            store_host=self._store_host,
+            timers=self._parking,
+        )
+        recalls = RecallProcessor(
+            *(store, self._appends, topics, self._parking, stats, live, clock), store_host=self._store_host
         )
         stats.sources.append(send.count)
         resets = self._resets = ServerSideResets(store, topics, groups, offsets, live, self.pulls.forget)
         progress = Progress(store, topics, offsets, clients, stats, live)
-        info = RuntimeInfo(store, stats, live, clock, self._schedule.snapshot, self._backlog)
+        timers = TimerFigures(self._timers, clock) if live.config.timer_wheel else None
+        if timers is not None:
+            stats.sources.append(timers.sample)
+        info = RuntimeInfo(store, stats, live, clock, self._schedule.snapshot, self._backlog, timers=timers)
         replies = ReplyProcessor(
             *(store, self._appends, topics, clients, stats, live, clock),
             address=self._address,
@@ -131,9 +169,15 @@ class Parts:
         table: dict[int, Processor] = {
             **send.table(),
             **SendBackProcessor(store, self._appends, topics, groups, stats, live, delay_levels=levels).table(),
+            **TransactionProcessors(
+                *(store, self._appends, self._halves, topics, stats, live, clock),
+                placed=send.placed,
+                store_host=self._store_host,
+            ).table(),
+            **recalls.table(),
             **self.pulls.table(),
             **replies.table(),
-            **ClientProcessors(clients, topics, groups, clock).table(),
+            **ClientProcessors(clients, topics, groups, self._filters, live, clock).table(),
             **LockProcessors(QueueLocks(), clock).table(),
             **ConsumerCallProcessors(clients, topics, offsets, store, live).table(),
             **OffsetProcessors(offsets, topics, clients, store).table(),
@@ -163,6 +207,10 @@ class Parts:
         """What runs while the broker does, but for the registration; each with its name."""
         yield "save state", self.state.run()
         yield "deliver delayed messages", self._schedule.run()
+        if self._live.config.timer_wheel:
+            yield "deliver timers", self._timers.run()
+            yield "save timers", self._timer_upkeep.run()
+        yield "check transactions", self._check_back.run()
         yield "notify consumers", self._notices.run()
         yield "maintain store", self._maintain_store()
         yield "clean store", self._clean_store()
@@ -186,6 +234,7 @@ class Parts:
             await asyncio.sleep(_HOUSEKEEPING)
             for connection in self.clients.expire(self._clock()):
                 connection.close()
+            self._filters.clean()
 
     async def _expire_held_pulls(self) -> None:
         while True:
@@ -211,6 +260,14 @@ class Parts:
         if self._store.config.flush is FlushDiskType.SYNC_FLUSH:
             # Those who were first to wait are the first to be answered.
             await asyncio.wait([asyncio.wrap_future(self._store.flushed())], timeout=timeout)
+
+    async def close(self) -> None:
+        """Keep all that is known for the next start. Everything has come to an end before this."""
+        self._appends.flush()
+        if self._live.config.timer_wheel:
+            await self._timer_upkeep.close()
+        await asyncio.wait([asyncio.wrap_future(self._store.flushed())], timeout=_LAST_FLUSH)
+        await self.state.close()
 
     # What follows from a change
 

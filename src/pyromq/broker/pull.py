@@ -11,7 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from pyromq.errors import (
-    BrokerError,
+    FilterDataNotExist,
+    FilterDataNotLatest,
     NoPermission,
     ServerError,
     StoreError,
@@ -27,9 +28,11 @@ from pyromq.protocol.hashing import java_hash
 from pyromq.protocol.headers import PullMessage
 from pyromq.store import GetStatus
 
+from .filters import TAG, is_tag_type, not_allowed, selection_of_expression
 from .held_pulls import HeldPull, HeldPulls
 from .perms import PERM_READ
 from .send import FAQ
+from .topics import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,11 +46,10 @@ if TYPE_CHECKING:
     from .clients import Clients
     from .config import LiveConfig
     from .consumer_offsets import ConsumerOffsets
+    from .filters import Filters, Selection, Tags
     from .groups import GroupTable
     from .stats import Statistics
     from .topics import TopicTable
-
-    Tags = Callable[[int], bool]
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +60,8 @@ SUBSCRIPTION = 4
 # One pull looks at as many entries as it wants messages, if that is more than 800, and others wait meanwhile.
 _MOST_WANTED = 16_000
 
-TAG = "TAG"
 ALL = "*"
+_EVERYTHING: Selection = (None, None, None)
 
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -85,6 +87,7 @@ class PullProcessor:
         offsets: ConsumerOffsets,
         stats: Statistics,
         live: LiveConfig,
+        filters: Filters,
         offset_moved: Callable[[str, str, int, int, int], None] | None = None,
     ) -> None:
         self._store = store
@@ -94,6 +97,7 @@ class PullProcessor:
         self._offsets = offsets
         self._stats = stats
         self._live = live
+        self._filters = filters
         self._offset_moved = offset_moved
         self._loop = asyncio.get_running_loop()
         self.held = HeldPulls()
@@ -103,19 +107,20 @@ class PullProcessor:
 
     def pull(self, connection: Connection, request: Command) -> Command | None:
         header = request.header(PullMessage)
-        tags = self._checked(connection, header, is_lite=request.code == RequestCode.LITE_PULL_MESSAGE)
+        selection = self._checked(connection, header, is_lite=request.code == RequestCode.LITE_PULL_MESSAGE)
         sys_flag = header.sys_flag
         topic, queue_id, offset = header.topic, header.queue_id, header.queue_offset
         if sys_flag & COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, topic, queue_id, header.commit_offset)
         queue = self._store.queue(topic, queue_id)
-        found = self._store.get(queue, offset, _wanted(header), tags)
+        tags, match, units = selection
+        found = self._store.get(queue, offset, _wanted(header), tags, match, units)
         self._stats.throughput.pulled(found.count)
         if sys_flag & SUSPEND and _code(found, offset) is ResponseCode.PULL_NOT_FOUND:
             config = self._live.config
             wait = header.suspend_timeout_millis if config.long_polling else config.short_polling_ms
             deadline = self._loop.time() + wait / 1000
-            self.held.hold(HeldPull(connection, request, queue, offset, deadline, tags))
+            self.held.hold(HeldPull(connection, request, queue, offset, deadline, selection))
             return None
         return self._reply(request, header, offset, found)
 
@@ -172,15 +177,15 @@ class PullProcessor:
         It must not become anybody else's trouble: senders, other pulls and the timer come this way.
         """
         try:
-            return self._store.get(pull.queue, offset, _wanted(header), pull.tags)
+            return self._store.get(pull.queue, offset, _wanted(header), *pull.selection)
         except StoreError as exc:
             pull.connection.reply(pull.request, pull.request.reply(ResponseCode.SYSTEM_ERROR, str(exc)))
             return None
 
     # The rules
 
-    def _checked(self, connection: Connection, header: PullMessage, *, is_lite: bool = False) -> Tags | None:
-        """The checks of 6.2, in its order. Returns what selects messages by their tags code, None for all."""
+    def _checked(self, connection: Connection, header: PullMessage, *, is_lite: bool = False) -> Selection:
+        """The checks of 6.2, in its order. Returns what the pull selects messages by."""
         config = self._live.config
         group_name, topic = header.consumer_group, header.topic
         if not config.broker_permission & PERM_READ:
@@ -202,13 +207,22 @@ class PullProcessor:
                 f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
                 f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] consumer:[/{connection.peer}]"
             )
+        selection: Selection
         if header.sys_flag & SUBSCRIPTION:
-            if (header.expression_type or TAG) != TAG:
-                raise _no_sql()
-            return tags_of_expression(header.subscription)
-        return self._subscribed_tags(header, group.consume_broadcast_enable)
+            expression_type = header.expression_type
+            if not expression_type or expression_type == TAG:
+                selection = tags_of_expression(header.subscription), None, None
+            else:
+                selection = selection_of_expression(expression_type, header.subscription)
+                if not config.enable_property_filter:
+                    raise not_allowed(expression_type)
+        else:
+            selection = self._subscribed(header, group.consume_broadcast_enable)
+        if config.filter_support_retry and config.enable_property_filter and topic.startswith(RETRY_PREFIX):
+            return self._filters.for_retries(selection, topic)
+        return selection
 
-    def _subscribed_tags(self, header: PullMessage, may_broadcast: bool) -> Tags | None:
+    def _subscribed(self, header: PullMessage, may_broadcast: bool) -> Selection:
         live_group = self._clients.consumer_group(header.consumer_group)
         if live_group is None:
             raise SubscriptionNotExist(f"the consumer's group info not exist{FAQ}")
@@ -222,11 +236,22 @@ class PullProcessor:
                 # A rebalance gives a subscription a new version, and the heartbeat that says so may be lost: 5.x
                 # clients drop it while another is under way, and would be refused until the next, for 30 seconds.
                 # Who selects by tags looks at every message again, so more than it wants does no harm.
-                return None
+                return _EVERYTHING
             raise SubscriptionNotLatest("the consumer's subscription not latest")
-        if (subscription.expression_type or TAG) != TAG:
-            raise _no_sql()
-        return tags_of_subscription(subscription)
+        if is_tag_type(subscription.expression_type):
+            return tags_of_subscription(subscription), None, None
+        return self._registered(header, subscription.expression_type)
+
+    def _registered(self, header: PullMessage, expression_type: str) -> Selection:
+        """What a group registered to filter by, with the rest of the checks."""
+        data = self._filters.get(header.topic, header.consumer_group)
+        if data is None:
+            raise FilterDataNotExist("The broker's consumer filter data is not exist!Your expression may be wrong!")
+        if data.client_version < header.sub_version:
+            raise FilterDataNotLatest("the consumer's consumer filter data not latest")
+        if not self._live.config.enable_property_filter:
+            raise not_allowed(expression_type)
+        return data.selection
 
     # Answers
 
@@ -258,10 +283,6 @@ def _code(found: GetResult, offset: int) -> ResponseCode:
     if found.status in _EMPTY:
         return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
     return _CODES[found.status]
-
-
-def _no_sql() -> BrokerError:
-    return ServerError("The broker does not support consumer to filter message by SQL92")
 
 
 def tags_of_expression(expression: str | None) -> Tags | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from .config import LiveConfig
     from .stats import Statistics
+    from .timer_figures import TimerFigures
 
 # Of one kind of request ("send", "pull", "query", "endTransaction"): how many wait, and the first for how long (ms).
 Backlog = Callable[[str], tuple[int, int]]
@@ -46,6 +47,7 @@ class RuntimeInfo:
         delay_offsets: Callable[[], DelayOffsetTable],
         backlog: Backlog = lambda kind: (0, 0),
         disk: Disk | None = None,
+        timers: TimerFigures | None = None,
     ) -> None:
         self._store = store
         self._statistics = statistics
@@ -54,6 +56,7 @@ class RuntimeInfo:
         self._delay_offsets = delay_offsets
         self._backlog = backlog
         self._disk = disk or Disk()
+        self._timers = timers
 
     def collect(self) -> dict[str, str]:
         """The table as of now. Looks at the disks, which takes microseconds."""
@@ -67,7 +70,8 @@ class RuntimeInfo:
             **self._log(),
             **self._disks(),
             **self._delayed(),
-            **_OF_5X,
+            "brokerActive": "true",
+            **(_NO_TIMERS if self._timers is None else self._timers.collect()),
         }
 
     def _throughput(self) -> dict[str, str]:
@@ -170,9 +174,8 @@ class RuntimeInfo:
         return table
 
 
-# What the overview of 5.5 looks for besides; timers of any delay are off.
-_OF_5X = {
-    "brokerActive": "true",
+# What the overview of 5.5 looks for besides, where timers of any delay are off.
+_NO_TIMERS = {
     "timerReadBehind": "0",
     "timerOffsetBehind": "0",
     "timerCongestNum": "0",

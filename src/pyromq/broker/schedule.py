@@ -7,21 +7,19 @@ there is something to do. What is due goes back to its real topic through `Appen
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from functools import partial
+from collections import deque
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from pyromq.errors import CorruptRecord, OffsetOutOfRange, StoreError
-from pyromq.protocol import properties as props
 from pyromq.protocol.bodies.offsets import DelayOffsetTable
 from pyromq.protocol.record import decode_record
 from pyromq.store import PutStatus
 from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
 from pyromq.store.tags import SCHEDULE_TOPIC
 
-from .topics import can_be_topic
+from .delay import restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,28 +28,43 @@ if TYPE_CHECKING:
     from pyromq.store import MessageStore, PutResult
 
     from .appends import Appends
+    from .stats import Statistics
 
 logger = logging.getLogger(__name__)
-
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 _FIRST = 1.0  # seconds after the start
 _PAUSE = 0.1  # between two looks, when nothing is due sooner
 _AFTER_ERROR = 10.0
+_ANY = 1 << 62  # ms; no delay is longer
 # What the store says of a message that is too long: maxMessageSize was lowered since it was sent.
 _TOO_LONG = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+CONSUMER = "SCHEDULE_CONSUMER"  # the group that deliveries are counted under
 # Messages of one level that are delivered in one go: when thousands fall due together, sends go on in between.
 _AT_ONCE = 64
 
 
 class ScheduleService:
-    """Delivers what is due. `clock` gives epoch milliseconds; `offsets` are the next entries to look at, by level."""
+    """Delivers what is due. `clock` gives epoch milliseconds; `offsets` are the next entries to look at, by level.
 
-    def __init__(self, store: MessageStore, appends: Appends, delays: Sequence[int], clock: Callable[[], int]) -> None:
+    `kept` is what the file of offsets follows.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        appends: Appends,
+        delays: Sequence[int],
+        clock: Callable[[], int],
+        stats: Statistics | None = None,
+        cluster_name: str = "",
+    ) -> None:
         self._store = store
         self._appends = appends
         self._delays = delays
         self._clock = clock
+        self._stats = stats
+        self._cluster_name = cluster_name
+        self.kept = KeptOffsets(self, store)
         self._under_way: set[int] = set()  # levels whose last messages are not stored yet
         self.offsets: dict[int, int] = {}
         self.dirty = False
@@ -62,11 +75,12 @@ class ScheduleService:
         return len(self._delays)
 
     def snapshot(self) -> DelayOffsetTable:
-        """delayOffset.json"""
+        """How far each level is."""
         return DelayOffsetTable(offset_table=dict(self.offsets))
 
     def load(self, saved: DelayOffsetTable) -> None:
         self.offsets = {level: offset for level, offset in saved.offset_table.items() if level > 0}
+        self.kept.restart(self.offsets)
         self.dirty = False
 
     async def run(self) -> None:
@@ -85,10 +99,16 @@ class ScheduleService:
         """Deliver what is due, a part of it if it is much; True if there is more."""
         now = self._clock()
         more = False
-        for level, delay in enumerate(self._delays, 1):
+        for level, delay in self._all_levels.items():
             if level not in self._under_way:
                 more |= self._deliver(level, delay, now)
         return more
+
+    @functools.cached_property
+    def _all_levels(self) -> dict[int, int]:
+        """Delays by level; also of levels that are not configured any more, where messages may wait for their time."""
+        parked = self._store.queues.of_topic(SCHEDULE_TOPIC)
+        return {queue.queue_id + 1: _ANY for queue in parked} | dict(enumerate(self._delays, 1))
 
     def _deliver(self, level: int, delay: int, now: int) -> bool:
         queue = self._store.queues.find(SCHEDULE_TOPIC, level - 1)
@@ -109,7 +129,7 @@ class ScheduleService:
                 batch.done(number)
             else:
                 stored_at = self._store.queue(record.topic, record.queue_id)
-                self._appends.put(stored_at, (record,), partial(batch.stored, number), wait=False)
+                self._appends.put(stored_at, (record,), functools.partial(batch.stored, number), wait=False)
         return len(batch.records) == _AT_ONCE
 
     def store_again(self, record: MessageRecord) -> PutResult:
@@ -122,7 +142,20 @@ class ScheduleService:
     def moved_on(self, level: int, offset: int) -> None:
         """Everything of `level` before `offset` was delivered."""
         self.offsets[level] = offset
+        self.kept.moved_on(level, offset)
         self.dirty = True
+
+    def count(self, level: int, record: MessageRecord, result: PutResult) -> None:
+        """A message of `level` was delivered."""
+        stats = self._stats
+        if stats is not None:
+            stats.add("QUEUE_GET_NUMS", f"{SCHEDULE_TOPIC}@{level - 1}@{CONSUMER}")
+            stats.add("QUEUE_GET_SIZE", f"{SCHEDULE_TOPIC}@{level - 1}@{CONSUMER}", result.size)
+            stats.add("GROUP_GET_NUMS", f"{SCHEDULE_TOPIC}@{CONSUMER}")
+            stats.add("GROUP_GET_SIZE", f"{SCHEDULE_TOPIC}@{CONSUMER}", result.size)
+            stats.add("TOPIC_PUT_NUMS", record.topic)
+            stats.add("TOPIC_PUT_SIZE", record.topic, result.size)
+            stats.add("BROKER_PUT_NUMS", self._cluster_name)
 
     def _restored(self, physical: int, size: int) -> MessageRecord | None:
         """The message as it was sent; None if it is not to be delivered."""
@@ -131,15 +164,53 @@ class ScheduleService:
         except (OffsetOutOfRange, CorruptRecord) as exc:
             logger.error("delayed message at %s is skipped: %s", physical, exc)
             return None
-        topic, queue_id = record.find_property(props.REAL_TOPIC), record.find_property(props.REAL_QID)
-        if not topic or not can_be_topic(topic) or topic == HALF_TOPIC or not _is_queue_id(queue_id):
-            logger.error("delayed message at %s is skipped: its topic %s cannot be delivered to", physical, topic)
-            return None
-        return replace(record, topic=topic, queue_id=int(queue_id or 0))
+        message = restored(record)
+        if message is None:
+            logger.error("delayed message at %s is skipped: it has no topic to go to", physical)
+        return message
 
 
-def _is_queue_id(text: str | None) -> bool:
-    return text is not None and text.isascii() and text.isdecimal() and len(text) < 10
+class KeptOffsets:
+    """delayOffset.json: how far each level is by what is on disk.
+
+    An offset is not told before the messages that were delivered up to it are. Otherwise a power failure could take
+    those, and the level would go on behind them.
+    """
+
+    def __init__(self, service: ScheduleService, store: MessageStore) -> None:
+        self._service = service
+        self._store = store
+        self._offsets: dict[int, int] = {}
+        # Where the log has to be on disk up to, for a level to be at an offset.
+        self._moves: deque[tuple[int, int, int]] = deque()
+
+    @property
+    def dirty(self) -> bool:
+        return self._service.dirty
+
+    @dirty.setter
+    def dirty(self, dirty: bool) -> None:
+        self._service.dirty = dirty
+
+    def load(self, saved: DelayOffsetTable) -> None:
+        self._service.load(saved)
+
+    def restart(self, offsets: dict[int, int]) -> None:
+        self._offsets = dict(offsets)
+        self._moves.clear()
+
+    def moved_on(self, level: int, offset: int) -> None:
+        self._moves.append((int(self._store.log.end), level, offset))
+
+    def snapshot(self) -> DelayOffsetTable:
+        flushed = self._store.flusher.flushed
+        while self._moves and self._moves[0][0] <= flushed:
+            _, level, offset = self._moves.popleft()
+            self._offsets[level] = offset
+        if self._moves:
+            self._store.flushed()  # so that it is by the next time
+            self._service.dirty = True
+        return DelayOffsetTable(offset_table=dict(self._offsets))
 
 
 class _Batch:
@@ -168,6 +239,8 @@ class _Batch:
                 self.done(number)
                 return
         delivered = result.status is PutStatus.PUT_OK
+        if delivered and record is not None:
+            self._service.count(self._level, record, result)
         if not delivered and False not in self._delivered:
             logger.warning("delayed messages not delivered: %s; trying again", result.error)
         self.done(number, delivered)

@@ -11,6 +11,7 @@ import logging
 import random
 import time
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -34,15 +35,18 @@ from pyromq.protocol.headers import SendMessage, SendMessageV2
 from pyromq.protocol.ids import encode_offset_message_id
 from pyromq.protocol.record import MessageRecord
 from pyromq.store import PutStatus
+from pyromq.store.tags import SCHEDULE_TOPIC, TIMED_TOPICS
 
 from .delay import delay_level, parked
+from .half_messages import is_half, prepared
 from .peers import born_host
 from .perms import PERM_WRITE, perm_text
 from .send_replies import SendReplies
-from .topics import RETRY_PREFIX
+from .timing import ASKED, TimerParking, is_timer, recall_handle
+from .topics import RETRY_PREFIX, TRANSACTION_HALF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyromq.protocol.bodies.register import TopicConfig
     from pyromq.protocol.command import Command
@@ -95,6 +99,7 @@ class SendProcessor:
         *,
         delay_levels: int,
         store_host: bytes,
+        timers: TimerParking | None = None,
     ) -> None:
         self._store = store
         self._appends = appends
@@ -105,6 +110,7 @@ class SendProcessor:
         self._clock = clock
         self._delay_levels = delay_levels
         self._store_host = store_host
+        self._timers = timers or TimerParking(live)
         self._targets: dict[str, _Target] = {}
         self._config = live.config
 
@@ -223,10 +229,18 @@ class SendProcessor:
             store_host=self._store_host,
             reconsume_times=header.reconsume_times,
         )
-        self._refuse_later_features(properties)
-        record = self._dead_letter(record, header, request) or self._delayed(record, properties)
+        record = (
+            self._dead_letter(record, header, request)
+            or self._prepared(record, properties)
+            or self._delayed(record, properties)
+        )
+        if record.topic == TRANSACTION_HALF:
+            target = self._target(self._topics.ensure(TRANSACTION_HALF, 1))  # it counts there
         queue = self._store.queue(record.topic, record.queue_id)
-        stored = partial(self._stored, connection, request, target, str(queue_id))
+        if record.topic in TIMED_TOPICS:
+            stored = partial(self._parked, connection, request, record, str(queue_id))
+        else:
+            stored = partial(self._stored, connection, request, target, str(queue_id))
         self._appends.put(queue, (record,), stored, wait=wait)
         return None
 
@@ -249,9 +263,12 @@ class SendProcessor:
             )
         if known is None:
             raise TopicNotFound(f"topic[{topic}] not exist, apply first please!{FAQ}")
-        target = self._targets.get(topic)
-        if target is None or target.config is not known or target.made_from is not config:
-            target = self._new_target(known)
+        return self._target(known)
+
+    def _target(self, topic: TopicConfig) -> _Target:
+        target = self._targets.get(topic.topic_name)
+        if target is None or target.config is not topic or target.made_from is not self._config:
+            target = self._new_target(topic)
         return target
 
     def _new_target(self, topic: TopicConfig) -> _Target:
@@ -260,20 +277,13 @@ class SendProcessor:
         target = _Target(topic, f"{props.CLUSTER}{props.NAME_VALUE_SEPARATOR}{config.cluster_name}", replies)
         target.made_from = config
         # A quick send needs nothing of this; what is left out here takes the plain way and is judged there.
-        is_ordinary = not topic.topic_name.startswith(RETRY_PREFIX)
+        is_ordinary = not topic.topic_name.startswith(RETRY_PREFIX) and self._topics.may_send(topic.topic_name)
         if is_ordinary and config.start_accept_send <= self._clock() and config.broker_permission & PERM_WRITE:
             target.queues = {
                 str(queue_id): self._store.queue(topic.topic_name, queue_id) for queue_id in range(target.max_queues)
             }
         self._targets[topic.topic_name] = target
         return target
-
-    def _refuse_later_features(self, properties: dict[str, str]) -> None:
-        if properties.get(props.TRAN_MSG, "").lower() == "true":
-            raise NoPermission(f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden")
-        timers = (props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS)
-        if any(name in properties for name in timers) and not properties.get(props.DELAY):
-            raise ServerError("accurate timer message is not enabled, timerWheelEnable is false")
 
     def _dead_letter(
         self, record: MessageRecord, header: SendMessage | SendMessageV2, request: Command
@@ -293,12 +303,29 @@ class SendProcessor:
         dead_letters = self._topics.ensure_dlq(name)
         return replace(record, topic=dead_letters.topic_name, queue_id=0)
 
+    def _prepared(self, record: MessageRecord, properties: dict[str, str]) -> MessageRecord | None:
+        """A half message as it is stored; None if it is none. If it is to be delayed, that begins with its commit."""
+        if not is_half(properties, record.reconsume_times):
+            return None
+        if self._config.reject_transaction:
+            raise NoPermission(f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden")
+        self._delayed(record, properties)  # what could not be delayed then is refused now
+        return prepared(record, properties)
+
+    def placed(self, record: MessageRecord, properties: dict[str, str]) -> MessageRecord:
+        """A message that the broker itself sends, as it is stored: parked if it is to be delayed."""
+        return self._delayed(record, properties)
+
     def _delayed(self, record: MessageRecord, properties: dict[str, str]) -> MessageRecord:
         try:
             level = delay_level(properties)
         except ValueError:
             raise ServerError(f"{props.DELAY} is no number: {properties[props.DELAY]!r}") from None
-        return parked(record, properties, level, self._delay_levels) if level > 0 else record
+        if level <= 0:
+            return self._timers.parked(record, properties, self._clock())
+        # A level wins over a time.
+        kept = {name: value for name, value in properties.items() if name not in ASKED}
+        return parked(record, kept, level, self._delay_levels)
 
     def _batch(
         self,
@@ -311,7 +338,8 @@ class SendProcessor:
         shared = props.parse(header.properties or "")
         limit = self._store.config.max_message_size
         delayed = shared.get(props.DELAY, "0")
-        if header.sys_flag & sysflag.TRANSACTION_MASK or len(request.body_bytes) > limit or delayed not in ("0", ""):
+        is_delayed = delayed not in ("0", "") or is_timer(shared)
+        if header.sys_flag & sysflag.TRANSACTION_MASK or len(request.body_bytes) > limit or is_delayed:
             raise MessageIllegal(_ILLEGAL.format(limit=limit))
         wait = shared.get(props.WAIT, "true").lower() == "true"
         shared.pop(props.WAIT, None)
@@ -361,6 +389,40 @@ class SendProcessor:
             target.stored_bytes += sum([result.size for result in results])
             if request.flag & ONEWAY:
                 return
+        self._answer(connection, request, queue_text, results)
+
+    def _parked(
+        self,
+        connection: Connection,
+        request: Command,
+        record: MessageRecord,
+        queue_text: str,
+        results: Sequence[PutResult],
+    ) -> None:
+        """As `_stored`, for a message that waits: its real topic counts it when it is delivered."""
+        first = results[0]
+        if first.status in _CODES:
+            stats = self._stats
+            stats.add("TOPIC_PUT_NUMS", record.topic)
+            stats.add("TOPIC_PUT_SIZE", record.topic, first.size)
+            stats.add("BROKER_PUT_NUMS", self._config.cluster_name)
+            if record.topic == SCHEDULE_TOPIC:
+                stats.add("QUEUE_PUT_NUMS", f"{SCHEDULE_TOPIC}@{record.queue_id}")
+                stats.add("QUEUE_PUT_SIZE", f"{SCHEDULE_TOPIC}@{record.queue_id}", first.size)
+            if request.flag & ONEWAY:
+                return
+        handle = recall_handle(record, self._config.broker_name)
+        self._answer(connection, request, queue_text, results, {} if handle is None else {"recallHandle": handle})
+
+    def _answer(
+        self,
+        connection: Connection,
+        request: Command,
+        queue_text: str,
+        results: Sequence[PutResult],
+        more: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        first = results[0]
         code, remark = self._outcome(first)
         if code in _STORED_CODES:
             response = request.reply(code)
@@ -372,6 +434,7 @@ class SendProcessor:
                 ),
                 "queueId": queue_text,
                 "queueOffset": str(first.queue_offset),
+                **more,
             }
         else:
             logger.warning("%s: message not stored: %s", connection.peer, first.error)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pyromq.errors import ServerError
 from pyromq.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from pyromq.store.tags import SCHEDULE_TOPIC
+from pyromq.store.tags import SCHEDULE_TOPIC, TIMER_TOPIC
 
 from .perms import PERM_INHERIT, PERM_READ, PERM_WRITE
 
@@ -50,7 +50,9 @@ _DELAY_QUEUES = 18
 
 # The broker alone writes to these. With the next three they are system topics whether or not this broker has them;
 # those that it makes at its start are system topics, too.
-_NO_SEND = frozenset((SCHEDULE_TOPIC, TRANSACTION_HALF, TRANSACTION_OP, TRANSACTION_GIVEN_UP, SELF_TEST, OFFSET_MOVED))
+_NO_SEND = frozenset(
+    (SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_HALF, TRANSACTION_OP, TRANSACTION_GIVEN_UP, SELF_TEST, OFFSET_MOVED)
+)
 _SYSTEM = _NO_SEND | {TBW102, BENCHMARK, TRACE}
 
 _NAME_PATTERN = "^[%|a-zA-Z0-9_-]+$"
@@ -93,6 +95,8 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
         _topic(config.broker_name, 1, _OPEN if config.broker_topic else PERM_INHERIT),
         _topic(SCHEDULE_TOPIC, _DELAY_QUEUES),
     ]
+    if config.timer_wheel:
+        topics.append(_topic(TIMER_TOPIC, 1))
     if config.auto_create_topic:
         topics.append(_topic(TBW102, config.default_topic_queues, _OPEN))
     if config.trace_topic_enable:

@@ -1,7 +1,7 @@
 """Keys of RocketMQ's broker that change nothing here, so that a `broker.conf` can be taken over as it is.
 
 `JavaConfig` holds what means something to threads, buffers and Netty. `LaterConfig` holds what belongs to capabilities
-that this broker does not have yet: replication, transactions, filter bitmaps, metrics.
+that this broker does not have yet: replication, filter bitmaps, metrics.
 """
 
 from __future__ import annotations
@@ -57,14 +57,8 @@ class LaterConfig:
     ha_fall_behind: int = option("haSlaveFallbehindMax", 268_435_456, "No effect yet: replication.")
     slave_timeout: int = option("slaveTimeout", 3000, "No effect yet: replication.")
     offset_check_in_slave: bool = option("offsetCheckInSlave", False, "No effect yet: replication.")
-    check_transactions: bool = option("checkTransactionMessageEnable", False, "No effect yet: transactions.")
-    transaction_timeout: int = option("transactionTimeOut", 6000, "No effect yet: transactions.")
-    transaction_check_max: int = option("transactionCheckMax", 15, "No effect yet: transactions.")
-    transaction_check_interval: int = option("transactionCheckInterval", 60_000, "No effect yet: transactions.")
-    filter_bitmap: bool = option("enableCalcFilterBitMap", False, "No effect yet: filter bitmaps.")
-    filter_consumers: int = option("expectConsumerNumUseFilter", 32, "No effect yet: filter bitmaps.")
-    filter_error_rate: int = option("maxErrorRateOfBloomFilter", 20, "No effect yet: filter bitmaps.")
-    filter_data_clean: int = option("filterDataCleanTimeSpan", 86_400_000, "No effect yet: SQL92 filters.")
+    check_transactions: bool = option("checkTransactionMessageEnable", False, "No effect: they are always checked.")
+    filter_bitmap: bool = option("enableCalcFilterBitMap", False, "No effect yet: bitmaps are read, not written.")
     metrics_exporter: str = option("metricsExporterType", "DISABLE", "No effect yet: metrics.")
     metrics_host: str = option("metricsPromExporterHost", "", "No effect yet: metrics.")
     metrics_port: int = option("metricsPromExporterPort", 5557, "No effect yet: metrics.")

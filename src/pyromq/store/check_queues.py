@@ -23,7 +23,7 @@ from .disk import Disk
 from .findings import Severity
 from .format import CONSUME_QUEUE_EXT, ENTRY, MAX_EXT_ADDRESS, PRE_BLANK_SIZE, queue_folders
 from .open_files import OpenFiles
-from .tags import SCHEDULE_TOPIC
+from .tags import SCHEDULE_TOPIC, TIMED_TOPICS, TIMER_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,6 +38,7 @@ _MULTI_DISPATCH = props.INNER_MULTI_DISPATCH.encode()
 _MULTI_OFFSET = props.INNER_MULTI_QUEUE_OFFSET.encode()
 _LIGHT_QUEUE = b"%LMQ%"
 _LONGEST_DELAY = 366 * 86_400_000  # that a level may well have
+_LARGEST_HASH = 2**31  # of a tag
 
 
 class _Fault(Enum):
@@ -249,6 +250,8 @@ class QueueCheck:
 
     def _is_code(self, found: int, tags_code: int) -> bool:
         """Whether an entry has the tags code of its message, here or in the ext files."""
+        if self._topic == TIMER_TOPIC and abs(found) <= _LARGEST_HASH:
+            return True  # RocketMQ writes the hash of the tag where we write the time
         if self._topic != SCHEDULE_TOPIC:
             return (self._ext.tags_code(found) if found <= MAX_EXT_ADDRESS else found) == tags_code
         shift = found - tags_code
@@ -349,7 +352,7 @@ class QueueChecks:
             queue = queues.get((topic, queue_id))
             if queue is None:
                 queue = queues[topic, queue_id] = self._make(topic, queue_id, None)
-            is_delayed = topic == SCHEDULE_TOPIC
+            is_delayed = topic in TIMED_TOPICS
             tags_code = tags.of(topic, properties, store_time) if is_delayed else tags.of_tag(properties)
             queue.place(queue_offset, physical, size, tags_code)
             if _MULTI_DISPATCH in properties:

@@ -19,7 +19,7 @@ from pyromq.errors import StoreError
 
 from . import failpoints
 from .format import ENTRY, PRE_BLANK, PRE_BLANK_SIZE, QueueOffset, segment_files, segment_name
-from .tags import SCHEDULE_TOPIC
+from .tags import TIMED_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +105,7 @@ class ConsumeQueue:
         # The end of the newest record that has an entry here.
         self.max_physical = 0
         # Entries here carry the time of delivery in place of a tag.
-        self.is_schedule = topic == SCHEDULE_TOPIC
+        self.is_schedule = topic in TIMED_TOPICS
         # Topic with its length, as a record of version 1 carries it.
         encoded = topic.encode()
         self.topic_field = bytes((len(encoded),)) + encoded if len(encoded) < 128 else b""

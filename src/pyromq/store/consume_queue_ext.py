@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .format import EXT_BASE, EXT_UNIT, segment_name
 
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .open_files import OpenFiles
+
+_USUAL_BITMAP = 64  # bytes; with RocketMQ's defaults it is 14
+
+
+class ExtUnit(NamedTuple):
+    """What a unit says of a message: its tags code, when it was stored (ms), and whose filters match it."""
+
+    tags_code: int
+    store_time: int
+    bitmap: bytes
 
 
 class ConsumeQueueExt:
@@ -31,19 +41,29 @@ class ConsumeQueueExt:
 
     def tags_code(self, address: int) -> int | None:
         """The tags code of the unit at `address`; None if there is no such unit: then nobody knows the tag."""
+        unit = self.unit(address)
+        return None if unit is None else unit.tags_code
+
+    def unit(self, address: int) -> ExtUnit | None:
+        """The unit at `address`, or None if there is none."""
         position = address - EXT_BASE
         start = position - position % self._file_size
         at = position - start
         try:
-            data = os.pread(self._files.get(self._folder / segment_name(start)), EXT_UNIT.size, at)
+            fd = self._files.get(self._folder / segment_name(start))
+            data = os.pread(fd, EXT_UNIT.size + _USUAL_BITMAP, at)
+            if len(data) < EXT_UNIT.size:
+                return None
+            size, tags_code, store_time, bitmap_size = EXT_UNIT.unpack_from(data)
+            if bitmap_size < 0 or size != EXT_UNIT.size + bitmap_size or at + size > self._file_size:
+                return None
+            if size > len(data):
+                data = os.pread(fd, size, at)
         except OSError:
             return None
-        if len(data) != EXT_UNIT.size:
+        if len(data) < size:
             return None
-        size, tags_code, _, bitmap_size = EXT_UNIT.unpack(data)
-        if bitmap_size < 0 or size != EXT_UNIT.size + bitmap_size or at + size > self._file_size:
-            return None
-        return int(tags_code)
+        return ExtUnit(tags_code, store_time, data[EXT_UNIT.size : size])
 
     def delete(self) -> None:
         """Remove the units with their files: the queue is gone. What cannot be removed is in nobody's way."""

@@ -26,7 +26,7 @@ from pyromq.protocol.bodies import (
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
 )
-from pyromq.protocol.bodies.base import I64, written
+from pyromq.protocol.bodies.base import I32, I64, written
 from pyromq.protocol.bodies.conversion import convert
 
 from .disk import Disk
@@ -232,9 +232,17 @@ def _is_default(field: msgspec.structs.FieldInfo, value: object) -> bool:
 # The files
 
 
+class BloomFilterData(Body, frozen=True, kw_only=True):
+    """The bits that stand for a consumer group in the bitmaps of a topic, and how many bits a bitmap has."""
+
+    bit_num: I32 = written(0)
+    bit_pos: list[I32] = written([])
+
+
 class ConsumerFilter(Body, frozen=True, kw_only=True):
     """What a consumer group filters a topic by; `dead_time` is 0 while it lives. Times are in milliseconds."""
 
+    bloom_filter_data: BloomFilterData | None = None
     born_time: I64 = written(0)
     client_version: I64 = written(0)
     consumer_group: str
@@ -251,7 +259,7 @@ class TopicFilters(Body, frozen=True, kw_only=True):
 
 
 class ConsumerFilterTable(Body, frozen=True, kw_only=True):
-    """consumerFilter.json. The bits of RocketMQ's Bloom filter are kept and not looked at."""
+    """consumerFilter.json."""
 
     filter_data_by_topic: dict[str, TopicFilters] = written({})
 

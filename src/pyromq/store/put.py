@@ -70,6 +70,7 @@ class PutStatus(Enum):
 
 
 _OK = PutStatus.PUT_OK
+_NOT_WRITTEN = (PutStatus.UNKNOWN_ERROR, PutStatus.CREATE_MAPPED_FILE_FAILED)
 
 
 class PutResult(msgspec.Struct, frozen=True, gc=False):
@@ -127,7 +128,8 @@ class Appender:
         """Store messages in this order; one result for each message, in the same order.
 
         Their offsets and store times are given here, whatever the records say. Whoever reads a queue finds its messages
-        as soon as this returns. A unit is stored as a whole or, as its results say, not at all.
+        as soon as this returns. A unit is stored as a whole or, as its results say, not at all. When a write fails,
+        nothing behind it is stored either: a message put behind another that `fits` is never there without it.
         """
         results: list[PutResult] = []
         try:
@@ -148,6 +150,14 @@ class Appender:
         finally:
             self.max_message_size = limit
 
+    def fits(self, queue: ConsumeQueue, record: MessageRecord) -> bool:
+        """Whether a message breaks no limit of what is taken now."""
+        try:
+            self._measure(queue, (record,))
+        except MessageRefused:
+            return False
+        return True
+
     def _put_singly(self, units: Sequence[Unit], results: list[PutResult], error: str) -> list[PutResult]:
         """Store the units that have no results yet one by one; if it is only one, it is the one with the `error`."""
         if len(units) == 1:
@@ -157,8 +167,10 @@ class Appender:
         for unit in units:
             if done >= len(unit[1]) > 0:
                 done -= len(unit[1])
-            else:
-                results += self.put([unit])
+                continue
+            results += self.put([unit])
+            if results[-1].status in _NOT_WRITTEN:
+                return results + [results[-1]] * (sum(len(each[1]) for each in units) - len(results))
         return results
 
     def _put(self, units: Sequence[Unit], results: list[PutResult]) -> list[PutResult]:
@@ -232,7 +244,9 @@ class Appender:
                 continue
             if position + size > limit:
                 # What was placed goes into this file, the rest into the next one.
-                self._write(batch, results)
+                failed = self._write(batch, results)
+                if failed is not None:
+                    return results + [failed] * (sum(len(unit[1]) for unit in units) - len(results))
                 batch = self._batch = _Batch(len(results), now)
                 pieces, queues, keyed = batch.pieces, batch.queues, batch.keyed
                 try:
@@ -291,10 +305,13 @@ class Appender:
             batch.keyed += (queue.topic, properties, position, batch.store_time)
         return PutResult(_OK, position, queue_offset, batch.store_time, size)
 
-    def _write(self, batch: _Batch, results: list[PutResult]) -> None:
-        """Write what was placed, by one write. If the disk does not take it, nothing of it was ever there."""
+    def _write(self, batch: _Batch, results: list[PutResult]) -> PutResult | None:
+        """Write what was placed, by one write. If the disk does not take it, nothing of it was ever there.
+
+        Gives the result that all of it has then.
+        """
         if not batch.pieces:
-            return
+            return None
         try:
             self._log.write(b"".join(batch.pieces))
         except OSError as exc:
@@ -305,11 +322,12 @@ class Appender:
             for number in range(batch.first_result, len(results)):
                 if results[number].status is _OK:
                     results[number] = failed
-            return
+            return failed
         self.last_timestamp = batch.store_time
         self.touched |= batch.queues
         if self._index is not None:
             self._index.add_all(batch.keyed)
+        return None
 
     def _measure(self, queue: ConsumeQueue, records: Sequence[MessageRecord]) -> tuple[int, bytes]:
         """Bytes that `records` take in the log, and the topic field of each. MessageRefused if they break a limit."""

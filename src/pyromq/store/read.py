@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .commit_log import CommitLog
     from .config import StoreConfig
     from .consume_queue import ConsumeQueue
-    from .consume_queue_ext import ConsumeQueueExt
+    from .consume_queue_ext import ConsumeQueueExt, ExtUnit
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +69,13 @@ class Reader:
         max_count: int,
         tags: Callable[[int], bool] | None = None,
         match: Callable[[memoryview], bool] | None = None,
+        units: Callable[[ExtUnit], bool] | None = None,
     ) -> GetResult:
-        """Messages of `queue` from `offset` on: at most `max_count`, those whose tags code and record match."""
+        """Messages of `queue` from `offset` on: at most `max_count`, those whose tags code and record match.
+
+        `units` may rule out a message by what the ext files say of it; most have nothing there. `match` is given what
+        a queue entry points to, which need not be a whole record if the entry is damaged.
+        """
         low, high = queue.min_offset, queue.max_offset
         if high == 0:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, QueueOffset(0), low, high)
@@ -83,7 +88,9 @@ class Reader:
         entries = queue.entries(offset, max(MAX_EXAMINED, max_count))
         if not entries:
             return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
-        return self._collect(queue, offset, max_count, entries, tags, match)
+        if units is not None and tags is None and queue.ext is not None:
+            tags = _any_tags
+        return self._collect(queue, offset, max_count, entries, tags, match, units)
 
     def _collect(
         self,
@@ -93,6 +100,7 @@ class Reader:
         entries: bytes,
         tags: Callable[[int], bool] | None,
         match: Callable[[memoryview], bool] | None,
+        units: Callable[[ExtUnit], bool] | None,
     ) -> GetResult:
         config = self.config
         log = self._log
@@ -125,7 +133,7 @@ class Reader:
                 if tags_code > MAX_EXT_ADDRESS:
                     if not tags(tags_code):
                         continue
-                elif not _matches(ext, tags_code, tags):
+                elif not _matches(ext, tags_code, tags, units):
                     continue
             if not file_start <= physical < file_end:
                 segment = log.segment_at(physical)
@@ -138,6 +146,9 @@ class Reader:
                 view, file_start, file_end = segment.view, segment.start, min(segment.end, log_end)
             assert view is not None
             record = view[physical - file_start : physical - file_start + record_size]
+            # First of all, because it refuses most of them where there are many: what it takes must be a record still.
+            if match is not None and not match(record):
+                continue
             try:
                 own_size, magic, own_offset = unpack_head(record)
             except struct.error:  # too short for a record
@@ -151,8 +162,6 @@ class Reader:
                 # The entry is damaged. Whatever lies there, it is not this message.
                 logger.warning("%r: entry %s points to no record", queue, offset + examined - 1)
                 removed = True
-                continue
-            if match is not None and not match(record):
                 continue
             slices.append(record)
             count += 1
@@ -201,10 +210,19 @@ class Reader:
         return queue.min_offset if last is None else last
 
 
-def _matches(ext: ConsumeQueueExt | None, address: int, tags: Callable[[int], bool]) -> bool:
-    """Whether the tags code of which an entry has only the address matches. If nobody knows it, the client decides."""
-    tags_code = None if ext is None else ext.tags_code(address)
-    return tags_code is None or tags(tags_code)
+def _any_tags(tags_code: int) -> bool:
+    return True
+
+
+def _matches(
+    ext: ConsumeQueueExt | None,
+    address: int,
+    tags: Callable[[int], bool],
+    units: Callable[[ExtUnit], bool] | None,
+) -> bool:
+    """Whether the unit of which an entry has only the address matches. If it is lost, what comes later decides."""
+    unit = None if ext is None else ext.unit(address)
+    return unit is None or (tags(unit.tags_code) and (units is None or units(unit)))
 
 
 def store_time_of(record: memoryview) -> int:

@@ -48,7 +48,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
+    from pyromq.protocol.record import MessageRecord
+
     from .consume_queue import ConsumeQueue
+    from .consume_queue_ext import ExtUnit
     from .findings import Finding
     from .put import Unit
 
@@ -283,6 +286,10 @@ class MessageStore:
         self._dispatched()
         return results
 
+    def fits(self, queue: ConsumeQueue, record: MessageRecord) -> bool:
+        """Whether `put` would find nothing wrong with the size of a message."""
+        return self._appender.fits(queue, record)
+
     def _check_writable(self) -> None:
         if self.refusals or self.flusher.error is not None:
             raise StoreNotWritable(self.refusal or "")
@@ -320,11 +327,12 @@ class MessageStore:
         max_count: int,
         tags: Callable[[int], bool] | None = None,
         match: Callable[[memoryview], bool] | None = None,
+        units: Callable[[ExtUnit], bool] | None = None,
     ) -> GetResult:
         """Messages of a queue, see `Reader.get`. StoreError if its files cannot be read, or the store is closed."""
         if not self._open:
             raise StoreError("the store is closed")
-        return self.reader.get(queue, offset, max_count, tags, match)
+        return self.reader.get(queue, offset, max_count, tags, match, units)
 
     def message_at(self, physical_offset: int) -> memoryview:
         """The record that begins at `physical_offset`. OffsetOutOfRange if none does."""

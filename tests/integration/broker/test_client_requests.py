@@ -21,6 +21,7 @@ from pyromq.broker.clients import Clients
 from pyromq.broker.config import BrokerConfig, LiveConfig
 from pyromq.broker.consumer_calls import ConsumerCallProcessors, RebalanceNotices
 from pyromq.broker.consumer_offsets import ConsumerOffsets
+from pyromq.broker.filters import Filters
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.locks import QueueLocks
 from pyromq.broker.topics import TopicTable
@@ -132,7 +133,9 @@ class Scene:
         self.notices = RebalanceNotices(self.live)
         self.clients = Clients(self.notices.post)
         processors = {
-            **ClientProcessors(self.clients, self.topics, self.groups, self.now).table(),
+            **ClientProcessors(
+                self.clients, self.topics, self.groups, Filters(self.live, self.now), self.live, self.now
+            ).table(),
             **LockProcessors(QueueLocks(), self.now).table(),
             **ConsumerCallProcessors(self.clients, self.topics, self.offsets, store, self.live).table(),
         }

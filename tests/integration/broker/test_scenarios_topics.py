@@ -18,6 +18,7 @@ START_TOPICS = {
     "DefaultCluster": (16, 7),
     "broker-a": (1, 7),
     "SCHEDULE_TOPIC_XXXX": (18, 6),
+    "rmq_sys_wheel_timer": (1, 6),
 }
 
 

@@ -9,6 +9,7 @@ from pyromq.broker.appends import Appends
 from pyromq.broker.clients import Clients
 from pyromq.broker.config import BrokerConfig, LiveConfig
 from pyromq.broker.consumer_offsets import ConsumerOffsets
+from pyromq.broker.filters import Filters
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.pull import PullProcessor
 from pyromq.broker.schedule import ScheduleService
@@ -71,6 +72,7 @@ class Parts:
         self.offsets = ConsumerOffsets()
         self.stats = Statistics(self.now)
         self.clients = Clients(lambda group, connections: None)
+        self.filters = Filters(self.live, self.clock)
         self.moved: list[tuple[object, ...]] = []
         delays = parse_delay_levels(self.store.config.delay_levels)
         self.pulls = PullProcessor(
@@ -81,6 +83,7 @@ class Parts:
             self.offsets,
             self.stats,
             self.live,
+            self.filters,
             lambda *what: self.moved.append(what),
         )
         self.appends = Appends(self.store, self.pulls.arrived, self.stats.throughput)

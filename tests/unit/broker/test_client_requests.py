@@ -9,6 +9,7 @@ import pytest
 from pyromq.broker.client_requests import ClientProcessors, LockProcessors
 from pyromq.broker.clients import Clients
 from pyromq.broker.config import BrokerConfig, LiveConfig
+from pyromq.broker.filters import Filters
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.locks import QueueLocks
 from pyromq.broker.topics import TopicTable
@@ -70,8 +71,10 @@ class Scene:
         self.clients = Clients(lambda group, connections: self.told.append(group))
         self.topics = TopicTable(live, self.clock)
         self.groups = GroupTable(live, self.clock)
+        self.filters = Filters(live, self.clock)
+        self.clients.emptied = self.filters.unregister
         self.processors = {
-            **ClientProcessors(self.clients, self.topics, self.groups, self.clock).table(),
+            **ClientProcessors(self.clients, self.topics, self.groups, self.filters, live, self.clock).table(),
             **LockProcessors(QueueLocks(), self.clock).table(),
         }
         self.connection = connection()
@@ -224,6 +227,25 @@ class TestMembers:
         assert error.value.field == field
 
 
+class TestFilters:
+    def test_a_heartbeat_registers_filters_which_die_with_the_last_member(self, scene):
+        body = HEARTBEATS["java 4.9"].replace(b'"TAG","subString":"A"', b'"SQL92","subString":"a > 5"')
+        other = connection()
+        scene.call(34, body=body)
+        scene.call(34, body=body, on=other)
+        data = scene.filters.get("T", "g")
+        assert (data.expression, data.client_version) == ("a > 5", 1700000000123)
+        scene.clients.closed(scene.connection)
+        assert not data.is_dead
+        scene.call(35, {"clientID": CLIENT_ID, "consumerGroup": "g"}, on=other)
+        assert data.is_dead
+        scene.call(34, body=body)
+        assert not data.is_dead
+        scene.now += 121_000
+        scene.clients.expire(scene.now)
+        assert data.is_dead
+
+
 class TestClientConfig:
     @pytest.mark.parametrize("kind", ["TAG", "", None])
     def test_tags_are_always_possible(self, scene, kind):
@@ -231,10 +253,28 @@ class TestClientConfig:
         assert scene.call(46, body={"clientId": "c", "group": "g", "subscriptionData": subscription}).code == 0
 
     @pytest.mark.scenario("broker 7.1")
-    def test_sql_is_not(self, scene):
+    def test_sql_is_not_unless_it_is_allowed(self, scene):
         subscription = {"topic": "T", "subString": "a > 5", "expressionType": "SQL92"}
         code, remark = scene.refused(46, body={"clientId": "c", "group": "g", "subscriptionData": subscription})
         assert (code, remark) == (1, "The broker does not support consumer to filter message by SQL92")
+
+    @pytest.mark.parametrize(
+        ("kind", "text", "answer"),
+        [
+            ("SQL92", "a > 5", None),
+            ("SQL92", "a >", (23, "Invalid MessageSelector. column 4: expected a value, found the end")),
+            ("SQL92", "", (23, "Invalid MessageSelector. column 1: expected a value, found the end")),
+            ("XPATH", "a", (23, "Invalid MessageSelector. column 1: no filter is of the type XPATH")),
+        ],
+    )
+    def test_an_expression_is_tried(self, kind, text, answer):
+        scene = Scene(enable_property_filter=True)
+        subscription = {"topic": "T", "subString": text, "expressionType": kind}
+        body = {"clientId": "c", "group": "g", "subscriptionData": subscription}
+        if answer is None:
+            assert scene.call(46, body=body).code == 0
+        else:
+            assert scene.refused(46, body=body) == answer
 
     def test_it_has_to_name_a_subscription(self, scene):
         with pytest.raises(RemoteProtocolError, match="subscriptionData"):

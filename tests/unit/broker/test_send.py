@@ -121,13 +121,6 @@ async def test_a_delay_level_beyond_the_last_is_the_last(parts):
     assert stored.find_property("DELAY") == "18"
 
 
-async def test_what_is_not_served_yet_is_refused_with_a_sentence(parts):
-    half = await parts.send(b"x", "TRAN_MSG\x01true\x02PGROUP\x01shop")
-    assert (half.code, half.remark) == (16, "the broker[10.0.0.1] sending transaction message is forbidden")
-    timer = await parts.send(b"x", "TIMER_DELAY_MS\x015000")
-    assert (timer.code, timer.remark) == (1, "accurate timer message is not enabled, timerWheelEnable is false")
-
-
 async def test_a_batch_becomes_messages_side_by_side(parts):
     items = [BatchItem(b"m0", 0, b"TAGS\x01A"), BatchItem(b"m1", 5), BatchItem(b"m2", 0, b"KEYS\x01k")]
     asked = send_request(encode_batch(items), "WAIT\x01true", queue_id=1, code=320, batch=True)

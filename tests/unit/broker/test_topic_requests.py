@@ -252,6 +252,7 @@ async def test_all_topics_are_listed_with_their_version(broker):
         "DefaultCluster": (16, 16, 7),
         "broker-a": (1, 1, 7),
         "SCHEDULE_TOPIC_XXXX": (18, 18, 6),
+        "rmq_sys_wheel_timer": (1, 1, 6),
     }
 
 

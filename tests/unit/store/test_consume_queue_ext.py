@@ -7,8 +7,8 @@ from tests.unit.store.kit import put
 
 from pyromq.protocol.hashing import java_hash
 from pyromq.store import GetStatus
-from pyromq.store.consume_queue_ext import ConsumeQueueExt
-from pyromq.store.format import ENTRY, EXT_BASE, MAX_EXT_ADDRESS
+from pyromq.store.consume_queue_ext import ConsumeQueueExt, ExtUnit
+from pyromq.store.format import ENTRY, EXT_BASE, EXT_UNIT, MAX_EXT_ADDRESS
 from pyromq.store.open_files import OpenFiles
 from pyromq.testing import FaultyDisk
 
@@ -34,6 +34,21 @@ def test_a_unit_is_found_by_its_address(ext):
     assert ext.tags_code(int.from_bytes(bytes.fromhex("800000000000001c"), "big", signed=True)) == TAG_A
     assert ext.tags_code(EXT_BASE) == TAG_A
     assert ext.tags_code(EXT_BASE + FILE_SIZE + 4) == TAG_A + 1
+
+
+def test_a_unit_says_when_its_message_was_stored_and_whom_it_concerns(ext):
+    unit = ext.unit(EXT_BASE + 28)
+    assert unit == ExtUnit(TAG_A, 1_700_000_002_123, bytes.fromhex("0102040810204080"))
+
+
+def test_a_bitmap_may_be_long(tmp_path):
+    files = OpenFiles(FaultyDisk())
+    bitmap = bytes(range(200))
+    (tmp_path / f"{0:020d}").write_bytes(EXT_UNIT.pack(EXT_UNIT.size + 200, 7, 8, 200) + bitmap)
+    assert ConsumeQueueExt(tmp_path, 4096, files).unit(EXT_BASE) == ExtUnit(7, 8, bitmap)
+    (tmp_path / f"{4096:020d}").write_bytes(EXT_UNIT.pack(EXT_UNIT.size + 200, 7, 8, 200) + bitmap[:-1])
+    assert ConsumeQueueExt(tmp_path, 4096, files).unit(EXT_BASE + 4096) is None
+    files.close()
 
 
 @pytest.mark.parametrize("position", [56, 80, 95, 99, 3, FILE_SIZE, 2 * FILE_SIZE, 2**62])
@@ -74,6 +89,15 @@ def test_a_pull_filters_by_the_tags_code_that_the_unit_holds(stores):
     assert store.get(queue, 0, 32, tags=lambda code: code == java_hash("TagB")).count == 1
     assert store.get(queue, 0, 32, tags=lambda code: False).status is GetStatus.NO_MATCHED_MESSAGE
     assert store.get(queue, 0, 32).count == 3
+
+
+def test_a_pull_may_rule_out_messages_by_their_units(stores):
+    store = with_ext(stores)
+    stores.is_damaged()
+    queue = store.queue("T", 0)
+    put(store, b"d")  # has none
+    assert store.get(queue, 0, 32, units=lambda unit: unit.tags_code == TAG_A).count == 3
+    assert store.get(queue, 0, 32, tags=lambda code: code == TAG_A, units=lambda unit: False).count == 0
 
 
 def test_a_message_whose_unit_cannot_be_read_is_left_to_the_client(stores):

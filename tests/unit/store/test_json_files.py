@@ -20,6 +20,7 @@ from pyromq.protocol.bodies import (
 )
 from pyromq.store.disk import Disk
 from pyromq.store.json_files import (
+    BloomFilterData,
     ConsumerFilter,
     ConsumerFilterTable,
     JsonFile,
@@ -189,20 +190,27 @@ def test_groups_are_written_with_all_their_fields_in_order(tmp_path):
     assert groups_file(tmp_path).load() == body
 
 
-def test_filters_are_written_and_keep_the_bits_of_rocketmq(tmp_path, config):
+def test_filters_are_written_with_the_bits_of_rocketmq_and_keep_what_we_do_not_know(tmp_path, config):
     (config / "consumerFilter.json").write_text(
-        '{"filterDataByTopic":{"t":{"groupFilterData":{"g":{"bloomFilterData":{"bitNum":64,"bitPos":[1,5]},'
+        '{"filterDataByTopic":{"t":{"groupFilterData":{"g":{"bloomFilterData":{"bitNum":64,"bitPos":[1,5],"x":1},'
         '"bornTime":1,"clientVersion":2,"consumerGroup":"g","dead":false,"deadTime":0,"expression":"a > 1",'
         '"expressionType":"SQL92","topic":"t"}},"topic":"t"}}}'
     )
     file = consumer_filters_file(tmp_path)
     filters = ConsumerFilter(
-        born_time=1, client_version=2, consumer_group="g", expression="a > 1", expression_type="SQL92", topic="t"
+        bloom_filter_data=BloomFilterData(bit_num=64, bit_pos=[1, 5]),
+        born_time=1,
+        client_version=2,
+        consumer_group="g",
+        expression="a > 1",
+        expression_type="SQL92",
+        topic="t",
     )
     body = ConsumerFilterTable(filter_data_by_topic={"t": TopicFilters(group_filter_data={"g": filters}, topic="t")})
     assert file.load() == body
     file.save(body)
-    assert b'"bloomFilterData":{\n\t\t\t\t\t\t"bitNum":64,' in file.path.read_bytes()
+    text = b"".join(file.path.read_bytes().split())
+    assert b'"bloomFilterData":{"bitNum":64,"bitPos":[1,5],"x":1},"bornTime":1,' in text
     assert consumer_filters_file(tmp_path).load() == body
 
 

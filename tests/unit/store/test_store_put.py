@@ -504,3 +504,28 @@ def test_a_closed_store_takes_nothing(stores, store):
     stores.close(store)
     with pytest.raises(StoreNotWritable, match="closed"):
         store.put([(queue, [message()])])
+
+
+def test_when_a_write_fails_nothing_behind_it_is_stored(store, monkeypatch):
+    queue = store.queue("T", 0)
+    put(store, bytes(1000))
+    write = store.log.write
+    failed: list[bytes] = []
+
+    def failing_once(data):
+        if not failed:
+            failed.append(data)
+            raise OSError(errno.EIO, "broken")
+        write(data)
+
+    monkeypatch.setattr(store.log, "write", failing_once)
+    results = store.put([(queue, [message(b"old file")]), (queue, [message(bytes(3500))]), (queue, [message(b"new")])])
+    assert statuses(results) == [PutStatus.UNKNOWN_ERROR] * 3
+    assert bodies(store) == [bytes(1000)]
+
+
+def test_what_does_not_fit_can_be_known_before(store):
+    queue = store.queue("T", 0)
+    assert store.fits(queue, message(bytes(1000)))
+    assert not store.fits(queue, sized(9999))
+    assert not store.fits(queue, message(properties=bytes(32768)))

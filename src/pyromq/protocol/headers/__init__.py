@@ -55,6 +55,7 @@ from .broker_admin import (
     QuerySubscriptionByConsumer,
     QueryTopicConsumeByWho,
     QueryTopicsByConsumer,
+    ResumeCheckHalfMessage,
     ViewBrokerStatsData,
 )
 from .namesrv import (
@@ -136,6 +137,7 @@ __all__ = [
     "RegisterBrokerReply",
     "RegisterTopicInNamesrv",
     "ResetOffset",
+    "ResumeCheckHalfMessage",
     "SearchOffset",
     "SendMessage",
     "SendMessageReply",

@@ -103,6 +103,12 @@ class QueryConsumeQueue(Header):
     consumer_group: str | None = None
 
 
+class ResumeCheckHalfMessage(Header):
+    """323"""
+
+    msg_id: str
+
+
 class QueryTopicsByConsumer(Header):
     """343 (5.x)"""
 

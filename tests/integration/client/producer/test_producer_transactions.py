@@ -1,4 +1,4 @@
-"""Transactions, against a mock broker: that of this repository does not store half messages yet."""
+"""Transactions, against a mock broker; with a real one: test_transactions_with_broker.py."""
 
 from __future__ import annotations
 

@@ -1,0 +1,128 @@
+"""config/timercheck: how far timers were delivered, in RocketMQ's file and with more detail than it keeps there.
+
+    byte 0            8          16             24              32                64            128
+         | done before | log end | queue offset | queue offset  | data version ×3 | ours: below | zeros up to 4096
+
+RocketMQ reads the first 56 bytes: timers due before `done before` that stand in the queue before `queue offset` were
+delivered. It knows the others from its timer log. So while that log is not what it should be (see `timer_files`), the
+offset it gets to see is one before which nothing is pending at all: it would deliver some twice, and lose none.
+
+Ours counts as long as its checksum, which covers RocketMQ's part too, says that nobody has written since. All of it
+lies in one sector, which a disk writes as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyromq.errors import StoreError
+from pyromq.store.disk import Disk
+from pyromq.store.format import CONFIG
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FILE_SIZE = 4096
+_THEIRS = struct.Struct(
+    ">q"  # done before (ms)
+    "q"  # end of the timer log that is on disk
+    "q"  # queue offset
+    "q"  # queue offset of the master, the same here
+    "qqq"  # data version: state, time stamp, counter
+)
+_OURS_AT = 64
+_OURS = struct.Struct(
+    ">8s"  # that these are ours, and of which layout
+    "q"  # queue offset, exactly
+    "q"  # first pending
+    "q"  # end of the step that is being delivered (ms)
+    "q"  # offset before which its timers have been
+    "I"  # CRC-32 of theirs and of ours
+)
+_MARK = b"PyroMQ 1"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerProgress:
+    """Which entries of the timer queue are done with; all of it as of one moment.
+
+    Done is what stands before `queue_offset` and is due before `done_before`, or before `step_end` if it stands before
+    `step_offset`, too. Nothing before `first_pending` is left to do, whenever it is due. Times are epoch milliseconds.
+    """
+
+    done_before: int = 0
+    queue_offset: int = 0
+    first_pending: int = 0
+    step_end: int = 0
+    step_offset: int = 0
+
+    def is_done(self, out: int, offset: int) -> bool:
+        if offset < self.first_pending:
+            return True
+        if offset >= self.queue_offset:
+            return False
+        return out < self.done_before or (out < self.step_end and offset < self.step_offset)
+
+
+class TimerCheckpoint:
+    """The file. One thread at a time; `save` waits for the disk."""
+
+    def __init__(self, root: Path, disk: Disk | None = None) -> None:
+        self.path = root / CONFIG / "timercheck"
+        self._disk = disk or Disk()
+        self._counter = 0
+
+    def load(self) -> TimerProgress:
+        """What the file says; of a file that RocketMQ wrote, what that means. StoreError if it cannot be read."""
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(_OURS_AT + _OURS.size)
+        except FileNotFoundError:
+            return TimerProgress()
+        except OSError as exc:
+            raise StoreError(f"cannot read {self.path}: {exc.strerror}") from exc
+        if len(data) < _THEIRS.size:
+            return TimerProgress()
+        done_before, _, queue_offset, _, _, _, self._counter = _THEIRS.unpack_from(data)
+        if len(data) >= _OURS_AT + _OURS.size:
+            mark, exact, first_pending, step_end, step_offset, crc = _OURS.unpack_from(data, _OURS_AT)
+            if mark == _MARK and crc == _checksum(data):
+                return TimerProgress(done_before, exact, first_pending, step_end, step_offset)
+        return TimerProgress(max(done_before, 0), max(queue_offset, 0))
+
+    def save(self, progress: TimerProgress, now: int, log_end: int | None = None) -> None:
+        """Return once it is on disk. `log_end` says that RocketMQ's timer log holds all that is pending, up to there.
+
+        OSError leaves what was there, or nothing that counts.
+        """
+        self._counter = max(self._counter, 0) + 1
+        visible = progress.first_pending if log_end is None else progress.queue_offset
+        theirs = _THEIRS.pack(progress.done_before, log_end or 0, visible, visible, 0, now, self._counter)
+        fields = (
+            progress.queue_offset,
+            progress.first_pending,
+            progress.step_end,
+            progress.step_offset,
+        )
+        data = theirs.ljust(_OURS_AT, b"\0") + _OURS.pack(_MARK, *fields, 0)
+        data = data[:-4] + _checksum(data).to_bytes(4, "big")
+        self._disk.make_folder(self.path.parent)
+        is_new = not self.path.exists()
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(fd).st_size != _FILE_SIZE:
+                os.ftruncate(fd, _FILE_SIZE)
+            self._disk.write(fd, data, 0)
+            self._disk.sync(fd)
+        finally:
+            os.close(fd)
+        if is_new:
+            self._disk.sync_folder(self.path.parent)
+
+
+def _checksum(data: bytes) -> int:
+    return zlib.crc32(data[: _OURS_AT + _OURS.size - 4])

@@ -1,0 +1,115 @@
+"""A client for code without an event loop: one loop of its own, which runs only while somebody waits for an answer.
+
+Spark calls a reader from one thread and takes batches from a generator. In between nothing of ours runs: what arrives
+meanwhile lies in the socket, which is how far a pipelined pull may run ahead. So there is no thread to end, and a task
+that is given up leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from msgspec.structs import replace
+
+from pyromq.client import Client
+from pyromq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from .options import ConnectionOptions
+
+T = TypeVar("T")
+
+
+class Link:
+    """The connection of a driver-side reader or of a task to its cluster. Belongs to one thread."""
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        """Needs no server to be there. Raises ConfigError for keys or certificates that are not to be found."""
+        self._mapped = options.broker_address_map or {}
+        self.client = Client(
+            options.namesrv,
+            namespace=options.namespace,
+            credentials=options.resolve_credentials(),
+            tls=_tls(options),
+        )
+        self.namespace = self.client.namespace
+        self._is_closed = False
+        self._runner = asyncio.Runner(loop_factory=_new_loop)
+        self.run(self.client.start())
+
+    def run(self, coro: Coroutine[Any, Any, T]) -> T:
+        """Wait for `coro`. Tasks that it leaves behind go on with the next call."""
+        # Not the runner's own `run`: its handling of Ctrl-C costs a millisecond with every call.
+        return self._runner.get_loop().run_until_complete(coro)
+
+    def close(self) -> None:
+        """End all connections and whatever is still under way; may be called again."""
+        if not self._is_closed:
+            self._is_closed = True
+            try:
+                self.run(self.client.close())
+            finally:
+                self._runner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # Names and addresses
+
+    def on_wire(self, queue: MessageQueue) -> MessageQueue:
+        """The queue as brokers call it, with the namespace in front of the topic."""
+        return replace(queue, topic=self.namespace.wrap(queue.topic)) if self.namespace.name else queue
+
+    def for_user(self, queue: MessageQueue) -> MessageQueue:
+        """The queue as the user calls it."""
+        return replace(queue, topic=self.namespace.unwrap(queue.topic)) if self.namespace.name else queue
+
+    def reached_at(self, advertised: str) -> str:
+        """Where we find the broker that advertises this address (`brokerAddressMap`)."""
+        return self._mapped.get(advertised, advertised)
+
+    def replica(self, broker_name: str, broker_id: int = 0, *, only_this: bool = False) -> str | None:
+        """An address to read from: this one of the broker's, or else any; None if the routes know none."""
+        found = self.client.routes.replica(broker_name, broker_id, only_this)
+        return None if found is None else self.reached_at(found[0])
+
+    def broker_addresses(self, topic: str) -> dict[str, dict[int, str]]:
+        """Of each broker of `topic` its addresses by id, as the route has them, for tasks to start with."""
+        route = self.client.routes.cached(self.namespace.wrap(topic))
+        brokers: Mapping[str, Mapping[int, str]] = (
+            {} if route is None else {broker.broker_name: broker.broker_addrs for broker in route.broker_datas}
+        )
+        return {name: dict(addresses) for name, addresses in brokers.items()}
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # there is none for Windows
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _tls(options: ConnectionOptions) -> ssl.SSLContext | bool:
+    if not (options.tls and (options.tls_ca or options.tls_cert)):
+        return options.tls
+    try:
+        context = ssl.create_default_context(cafile=options.tls_ca)
+        if options.tls_ca is None:
+            # As RocketMQ's own clients do unless they are told whom to trust.
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if options.tls_cert is not None:
+            context.load_cert_chain(options.tls_cert, options.tls_key)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigError(f"tls: the certificates cannot be used: {exc}") from exc
+    return context

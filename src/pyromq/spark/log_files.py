@@ -1,0 +1,217 @@
+"""The files of a commit log, read without a store: where records begin, also behind a cut, and where they end.
+
+A record can be found without any index: its magic is searched for, and it is one if its own physical offset says that
+it lies where it does. A message that holds such bytes by chance would have to guess its own place in the log.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import struct
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyromq.errors import CorruptRecord, StoreError
+from pyromq.protocol.record import (
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    PHYSICAL_OFFSET_AT,
+    SIZE_AND_MAGIC,
+    STORE_TIMESTAMP_AT,
+    SYS_FLAG_AT,
+    HeadKind,
+    decode_record,
+    read_head,
+)
+from pyromq.protocol.sysflag import born_host_length
+from pyromq.store.format import COMMIT_LOG, is_segment_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MAGIC = struct.Struct(">i")
+_MAGIC_AT = SIZE_AND_MAGIC.size - _MAGIC.size
+_MAGICS = {_MAGIC.pack(MAGIC_V1), _MAGIC.pack(MAGIC_V2)}
+_COMMON = _MAGIC.pack(MAGIC_V1)[:3]  # of both versions, which differ in the last byte
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_BLOCK = 64 << 10
+_CHUNK = 1 << 20
+_ZEROS = bytes(_CHUNK)
+_STEP_BACK = 256 << 10  # more than most messages
+_WRITER_TAKES = 0.05  # seconds; a record that is just being written is whole long before
+
+
+class LogFile(NamedTuple):
+    """A file of the log: its first byte has the physical offset `start`."""
+
+    start: int
+    path: str
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+def log_files(root: Path) -> list[LogFile]:
+    """The files of the log of the store at `root`, in order, without those that have no byte yet."""
+    folder = root / COMMIT_LOG
+    if not folder.is_dir():
+        raise StoreError(f"{root} holds no store: there is no {COMMIT_LOG} folder in it")
+    files = []
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if is_segment_name(entry.name) and entry.is_file():
+            try:
+                length = entry.stat().st_size
+            except FileNotFoundError:  # deleted meanwhile
+                continue
+            if length:
+                files.append(LogFile(int(entry.name), entry.path, length))
+    return files
+
+
+def mapped(file: LogFile) -> mmap.mmap:
+    """The bytes of a file. OSError if it is not there any more."""
+    with open(file.path, "rb") as opened:  # noqa: PTH123 - a path for executors is a string
+        return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def next_record(data: mmap.mmap | bytes, at: int, origin: int) -> int | None:
+    """Where the first record from `at` on begins in `data`, whose first byte has the physical offset `origin`."""
+    found = data.find(_COMMON, at + _MAGIC_AT)
+    while found >= 0:
+        pos = found - _MAGIC_AT
+        if data[found : found + _MAGIC.size] in _MAGICS and is_record(data, pos, origin):
+            return pos
+        found = data.find(_COMMON, found + 1)
+    return None
+
+
+def is_record(data: mmap.mmap | bytes, pos: int, origin: int) -> bool:
+    """Whether a whole record begins at `pos` that belongs there; its body may be damaged."""
+    if len(data) - pos < MIN_RECORD_SIZE or _I64.unpack_from(data, pos + PHYSICAL_OFFSET_AT)[0] != origin + pos:
+        return False
+    try:
+        decode_record(data, pos, check_crc=False)
+    except CorruptRecord:
+        return False
+    return True
+
+
+def head_at(data: mmap.mmap | bytes, pos: int, origin: int) -> HeadKind:
+    """What begins at `pos`. CorruptRecord names the physical offset."""
+    try:
+        return read_head(data, pos)[0]
+    except CorruptRecord as exc:
+        raise CorruptRecord(exc.reason, origin + pos) from exc
+
+
+def record_size_at(data: mmap.mmap | bytes, pos: int) -> int:
+    return int(_I32.unpack_from(data, pos)[0])
+
+
+def first_store_time(file: LogFile) -> int | None:
+    """When the first record of a file was stored; None if there is none."""
+    try:
+        fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        head = os.pread(fd, MIN_RECORD_SIZE, 0)
+    finally:
+        os.close(fd)
+    if len(head) < MIN_RECORD_SIZE or head[_MAGIC_AT : _MAGIC_AT + _MAGIC.size] not in _MAGICS:
+        return None
+    at = STORE_TIMESTAMP_AT[born_host_length(_I32.unpack_from(head, SYS_FLAG_AT)[0])]
+    return int(_I64.unpack_from(head, at)[0])
+
+
+def log_end(files: list[LogFile]) -> int:
+    """The physical offset where the written part of the log ends, as of now.
+
+    A scan is planned up to here, so that a repeated task reads the same, and nothing that is just being written. If
+    the log ends in damage, that is left to the scan: its last file then counts whole.
+    """
+    while files:
+        last = files[-1]
+        end = _file_end(last)
+        if end is None:
+            time.sleep(_WRITER_TAKES)
+            end = _file_end(last)
+        if end != 0:
+            return last.end if end is None else last.start + end
+        files = files[:-1]  # made in advance
+    return 0
+
+
+def _file_end(file: LogFile) -> int | None:
+    """How many bytes of the last file are written; None if records end in damage."""
+    with mapped(file) as data:
+        pos = _record_near_the_end(data, _last_written(data), file.start)
+        try:
+            while len(data) - pos >= SIZE_AND_MAGIC.size:
+                kind, size = read_head(data, pos)
+                if kind is HeadKind.BLANK:
+                    return file.length
+                if kind is HeadKind.END:
+                    return pos if _is_unwritten(file, data, pos) else None
+                if not is_record(data, pos, file.start):
+                    return None
+                pos += size
+        except CorruptRecord:
+            return None
+        return pos
+
+
+def _last_written(data: mmap.mmap) -> int:
+    """Near where the written part ends, if no message holds that many zeros; then somewhere before it."""
+    low, high = 0, -(-len(data) // _BLOCK)
+    while low < high:
+        middle = (low + high) // 2
+        if data[middle * _BLOCK : (middle + 1) * _BLOCK].strip(b"\0"):
+            low = middle + 1
+        else:
+            high = middle
+    return min(low * _BLOCK, len(data))
+
+
+def _record_near_the_end(data: mmap.mmap, end: int, origin: int) -> int:
+    """A place not far in front of `end` where a record begins; 0 if none is found."""
+    step = _STEP_BACK
+    while step < end:
+        pos = next_record(data, end - step, origin)
+        if pos is not None and pos < end:
+            return pos
+        step *= 4
+    return 0
+
+
+def _is_unwritten(file: LogFile, data: mmap.mmap, pos: int) -> bool:
+    """Whether no record follows the zeros at `pos`. Holes of the file are not read."""
+    fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while pos < file.length:
+            try:
+                pos = max(pos, os.lseek(fd, pos, os.SEEK_DATA))
+                stop = os.lseek(fd, pos, os.SEEK_HOLE)
+            except OSError as exc:
+                if exc.errno == errno.ENXIO:  # a hole up to the end
+                    return True
+                stop = file.length  # this file system cannot tell
+            # Read, not mapped: of what was never written that is several times faster.
+            while pos < stop:
+                chunk = os.pread(fd, min(_CHUNK, stop - pos), pos)
+                if not chunk:
+                    return True
+                if chunk != _ZEROS[: len(chunk)]:
+                    # The size of a record, which comes first, begins with zeros itself.
+                    return next_record(data, max(0, pos - SIZE_AND_MAGIC.size), file.start) is None
+                pos += len(chunk)
+            pos = stop
+        return True
+    finally:
+        os.close(fd)

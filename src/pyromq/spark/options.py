@@ -1,0 +1,433 @@
+"""The options of our formats: each declared once, with its kind, default and a sentence on what it is for.
+
+Keys are the user's: any case, `rocketmq-spark`'s names as aliases. A key that is not known is refused, with the nearest
+that is, since a typo is the commonest fault and a silent one. One set of options may serve reading and writing (a
+view does both), so a key of one side is no error on the other.
+
+Options end up in catalogs, pickles and logs. A secret is never part of a repr, an error or the metadata of a table;
+`credentials` names a place to find it instead, and is resolved where the connection is made.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyromq.errors import ConfigError
+from pyromq.settings import parse as parse_properties
+
+from . import offsets
+from .option_values import (
+    OptionInfo,
+    addresses,
+    bad_row,
+    boolean,
+    choice,
+    columns,
+    declared,
+    duration,
+    folder,
+    integer,
+    names,
+    offsets_or,
+    opt,
+    pattern,
+    size,
+    text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyromq.client.credentials import Credentials
+    from pyromq.protocol.message_queue import MessageQueue
+
+# The field metadata under which a catalog table keeps its options.
+TABLE_METADATA = "rocketmq.options"
+
+_SPARKS_OWN = frozenset(("path", "location", "provider", "owner", "checkpointlocation", "queryname"))
+_SPARKS_PREFIXES = ("option.", "asyncprogress")
+_CREATE_TABLE_MARKS = ("provider", "option.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """How to reach a cluster and who one is there."""
+
+    namesrv: str = opt(
+        "namesrv",
+        text,
+        "",
+        "Name servers, host:port;host:port.",
+        aliases=("nameServer", "rocketmq.namesrv.addr", "rocketmq.name.server"),
+    )
+    access_key: str | None = opt("accessKey", text, None, "Signs requests; prefer credentials.", secret=True)
+    secret_key: str | None = opt("secretKey", text, None, "Signs requests; prefer credentials.", secret=True)
+    security_token: str | None = opt("securityToken", text, None, "Goes with temporary keys.", secret=True)
+    credentials: str | None = opt(
+        "credentials", text, None, "Where the keys are: env:PREFIX (PREFIX_ACCESS_KEY, PREFIX_SECRET_KEY) or file:PATH."
+    )
+    tls: bool = opt("tls", boolean, False, "Encrypt connections.")
+    tls_ca: str | None = opt("tls.ca", text, None, "Certificates to trust.")
+    tls_cert: str | None = opt("tls.cert", text, None, "Our own certificate.")
+    tls_key: str | None = opt("tls.key", text, None, "The key of our own certificate: a path.")
+    namespace: str | None = opt("namespace", text, None, "In front of topics and groups.")
+    broker_address_map: dict[str, str] | None = opt(
+        "brokerAddressMap", addresses, None, "Addresses that brokers advertise, and where we reach them instead."
+    )
+
+    def resolve_credentials(self, environ: Mapping[str, str] = os.environ) -> Credentials | None:
+        """The keys, looked up now: on the driver and on every executor, so that no plan or pickle carries them."""
+        from pyromq.client.credentials import Credentials  # the client is large, and a scan of files needs none
+
+        if self.credentials is None:
+            if self.access_key is None or self.secret_key is None:
+                return None
+            return Credentials(self.access_key, self.secret_key, self.security_token)
+        kind, _, where = self.credentials.partition(":")
+        if kind == "env":
+            found = {name: environ.get(f"{where}_{name}") for name in ("ACCESS_KEY", "SECRET_KEY", "SECURITY_TOKEN")}
+            access, secret, token = found.values()
+        else:
+            entries = {entry.key: entry.value.strip() for entry in parse_properties(_read(where), where)}
+            access, secret, token = (entries.get(name) for name in ("accessKey", "secretKey", "securityToken"))
+        if not access or not secret:
+            raise ConfigError(f"credentials: {self.credentials} has no access key and secret key")
+        return Credentials(access, secret, token or None)
+
+    def check(self) -> None:
+        """What one option alone cannot know."""
+        if not self.namesrv:
+            raise ConfigError("option namesrv is missing: host:port of a name server")
+        if self.credentials is not None:
+            if self.access_key or self.secret_key:
+                raise ConfigError("give either credentials or accessKey and secretKey")
+            if not re.match("(env|file):.", self.credentials):
+                raise ConfigError("credentials must be env:PREFIX or file:PATH")
+        if (self.access_key is None) != (self.secret_key is None):
+            raise ConfigError("accessKey and secretKey belong together")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions(ConnectionOptions):
+    """Options of a read from brokers, in batch or as a stream."""
+
+    subscribe: tuple[str, ...] = opt("subscribe", names, (), "Topics to read, a comma list.", aliases=("topic",))
+    subscribe_pattern: re.Pattern[str] | None = opt(
+        "subscribePattern", pattern, None, "Topics to read, by a regular expression; never system topics."
+    )
+    assign: frozenset[MessageQueue] | None = opt(
+        "assign",
+        lambda value: offsets.parse_assignment(value, "assign"),
+        None,
+        'Queues to read, {"T":{"broker-a":[0,1]}}.',
+    )
+    starting_offsets: str | dict[MessageQueue, int] | None = opt(
+        "startingOffsets",
+        offsets_or("startingOffsets", "earliest", "latest", "group", "lake"),
+        None,
+        "Where a new query starts: earliest, latest (stream), group, lake or JSON. Else latest, in batch earliest.",
+    )
+    group_fallback: str = opt(
+        "groupFallback", choice("earliest", "latest"), "earliest", "Where queues start that the group never read."
+    )
+    starting_timestamp: int | None = opt("startingTimestamp", integer(), None, "ms; beats startingOffsets.")
+    starting_offsets_by_timestamp: dict[MessageQueue, int] | None = opt(
+        "startingOffsetsByTimestamp",
+        lambda value: offsets.parse_times(value, "startingOffsetsByTimestamp"),
+        None,
+        "ms for each queue, JSON in the shape of offsets.",
+    )
+    starting_offsets_by_timestamp_strategy: str = opt(
+        "startingOffsetsByTimestampStrategy", choice("error", "latest"), "error", "When nothing that young exists."
+    )
+    ending_offsets: str | dict[MessageQueue, int] = opt(
+        "endingOffsets", offsets_or("endingOffsets", "latest"), "latest", "Exclusive end of a batch read."
+    )
+    ending_timestamp: int | None = opt("endingTimestamp", integer(), None, "ms; beats endingOffsets.")
+    ending_offsets_by_timestamp: dict[MessageQueue, int] | None = opt(
+        "endingOffsetsByTimestamp",
+        lambda value: offsets.parse_times(value, "endingOffsetsByTimestamp"),
+        None,
+        "ms for each queue, JSON in the shape of offsets.",
+    )
+    fail_on_data_loss: bool = opt(
+        "failOnDataLoss", boolean, True, "Fail when messages that were to be read are gone; else warn and go on."
+    )
+    max_offsets_per_trigger: int | None = opt(
+        "maxOffsetsPerTrigger", integer(1), None, "Most messages of a micro-batch.", aliases=("maxOffsetPerTrigger",)
+    )
+    max_bytes_per_trigger: int | None = opt("maxBytesPerTrigger", size, None, "Most bytes of a micro-batch, estimated.")
+    min_offsets_per_trigger: int | None = opt(
+        "minOffsetsPerTrigger", integer(1), None, "Wait for so many messages, but not longer than maxTriggerDelay."
+    )
+    max_trigger_delay: float = opt("maxTriggerDelay", duration, 900.0, "See minOffsetsPerTrigger.")
+    min_partitions: int | None = opt("minPartitions", integer(1), None, "Cut ranges until there are so many tasks.")
+    max_records_per_partition: int | None = opt(
+        "maxRecordsPerPartition", integer(1), None, "Cut ranges that are longer."
+    )
+    partition_bytes: int = opt("partitionBytes", size, 64 << 20, "Cut ranges that are larger, estimated.")
+    parallelism: int = opt("parallelism", integer(1), 8, "Tasks of a small micro-batch at most; the cores there are.")
+    consumer_group: str | None = opt(
+        "consumerGroup", text, None, "Report progress under this group.", aliases=("group", "rocketmq.group")
+    )
+    group_id_prefix: str = opt("groupIdPrefix", text, "spark-rocketmq-source", "Of the group's name without one.")
+    group_shared: bool = opt("groupShared", boolean, False, "Report although the group has live consumers.")
+    tags: str = opt("tags", text, "*", "Only these tags, A || B, chosen by the broker.", aliases=("subExpression",))
+    sql: str | None = opt("sql", text, None, "Only what this SQL92 expression selects, by the broker.")
+    include_properties: bool = opt("includeProperties", boolean, True, "false leaves the map null, and is faster.")
+    columns: tuple[str, ...] = opt("columns", columns, (), "Only these columns: a user schema that SQL can give.")
+    decompress: bool = opt("decompress", boolean, True, "Open compressed bodies.")
+    verify_crc: bool = opt("verifyCrc", boolean, False, "Check the CRC of every body.")
+    pull_batch_size: int = opt(
+        "pull.batchSize", integer(1), 1024, "Messages of a pull at most.", aliases=("pullBatchSize",)
+    )
+    pull_timeout_ms: int = opt(
+        "pull.timeoutMs", integer(1), 20_000, "Longest wait for a pull's answer.", aliases=("pullTimeoutMs",)
+    )
+    pull_pipeline: int = opt("pull.pipeline", integer(1), 4, "Pulls under way for a queue at a time.")
+    offsets_refresh_ms: int = opt("offsets.refreshMs", integer(), 200, "How long maximum offsets are believed.")
+    offsets_wait_ms: int = opt("offsets.waitMs", integer(), 500, "Longest wait for news when there are none.")
+    offsets_num_retries: int = opt("offsets.numRetries", integer(), 5, "Attempts of the driver after the first.")
+    offsets_retry_interval_ms: int = opt("offsets.retryIntervalMs", integer(), 200, "Pause between them.")
+    read_from: str = opt(
+        "readFrom", choice("auto", "master", "slave"), "auto", "Which broker; auto does as the broker suggests."
+    )
+    lake_root: str | None = opt("lake.root", text, None, "For startingOffsets=lake.")
+    lake_name: str | None = opt("lake.name", text, None, "The table, if it is not called as the topic.")
+    use_index: bool = opt("useIndex", boolean, False, "Look up keys and msgId in the broker's index.")
+    broker_gone_timeout: float = opt("brokerGoneTimeout", duration, 600.0, "How long a broker may be away.")
+
+    def check(self) -> None:
+        ConnectionOptions.check(self)
+        given = [
+            name
+            for name, value in (
+                ("subscribe", self.subscribe),
+                ("subscribePattern", self.subscribe_pattern),
+                ("assign", self.assign),
+            )
+            if value
+        ]
+        if len(given) != 1:
+            raise ConfigError(
+                f"give one of subscribe, subscribePattern and assign, not {' and '.join(given) or 'none of them'}"
+            )
+        if self.tags != "*" and self.sql is not None:
+            raise ConfigError("give either tags or sql")
+        if self.starting_offsets == "group" and self.consumer_group is None:
+            raise ConfigError("startingOffsets=group needs consumerGroup")
+        if self.starting_offsets == "lake" and self.lake_root is None:
+            raise ConfigError("startingOffsets=lake needs lake.root")
+        if isinstance(self.ending_offsets, dict):
+            for queue, offset in self.ending_offsets.items():
+                if offset == offsets.EARLIEST:
+                    raise ConfigError(f"endingOffsets: {offsets.place(queue)} ends at -2, before its first message")
+
+    def check_batch(self) -> None:
+        """What only a batch read minds."""
+        if self.starting_offsets == "latest":
+            raise ConfigError("startingOffsets=latest reads nothing in batch; it is for streams")
+
+    def check_stream(self) -> None:
+        """What only a stream minds."""
+        if self.ending_offsets != "latest" or self.ending_timestamp is not None or self.ending_offsets_by_timestamp:
+            raise ConfigError("a stream has no end: endingOffsets, endingTimestamp and their kin are for batch reads")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions(ConnectionOptions):
+    """Options of a write, in batch or as a stream."""
+
+    topic: str | None = opt("topic", text, None, "Where to; beats the column.", aliases=("subscribe",))
+    guarantee: str = opt(
+        "guarantee", choice("at-least-once", "effectively-once"), "at-least-once", "What a repeated task may repeat."
+    )
+    batch_bytes: int = opt("batchBytes", size, 256 << 10, "Bytes that are sent together.")
+    in_flight: int = opt("inFlight", integer(1), 8, "Sends under way at a time.")
+    send_timeout_ms: int = opt("sendTimeoutMs", integer(1), 3000, "Longest wait for an answer.")
+    retries: int = opt("retries", integer(), 3, "Attempts after the first.")
+    compress_over: int = opt("compressOver", size, 4096, "Compress bodies that are larger.")
+    wait_store: bool = opt("waitStore", boolean, True, "Wait for the flush and replica that the broker promises.")
+    producer_group: str | None = opt("producerGroup", text, None, "Else a name of our own.")
+    on_bad_row: str = opt("onBadRow", bad_row, "fail", "Rows that cannot be sent: fail, skip or dlq:<topic>.")
+    ignore_extra_columns: bool = opt("ignoreExtraColumns", boolean, False, "Pass over columns that mean nothing here.")
+    keep_queue_id: bool = opt("keepQueueId", boolean, False, "Send to the queue of the column queueId.")
+    create_topic: int | None = opt("createTopic", integer(1), None, "Create a missing topic with so many queues.")
+    job_id: str | None = opt("jobId", text, None, "Stable ids for a batch job that may run again.")
+    dedup_lookback: float = opt("dedupLookback", duration, 600.0, "effectively-once: how far back to look.")
+
+    def check(self) -> None:
+        ConnectionOptions.check(self)
+        if self.topic is not None and "," in self.topic:
+            raise ConfigError("a write goes to one topic: give option topic, or none and a column topic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Options of a scan of a store's files."""
+
+    path: str = opt("path", folder, "", "The root of the store, as the executors see it.")
+    topics: tuple[str, ...] = opt("topics", names, (), "Only these topics.", aliases=("topic", "subscribe"))
+    columns: tuple[str, ...] = opt("columns", columns, (), "Only these columns: a user schema that SQL can give.")
+    starting_timestamp: int | None = opt("startingTimestamp", integer(), None, "ms; stored at or after.")
+    ending_timestamp: int | None = opt("endingTimestamp", integer(), None, "ms; stored before.")
+    starting_physical_offset: int | None = opt("startingPhysicalOffset", integer(), None, "Records from here on.")
+    ending_physical_offset: int | None = opt("endingPhysicalOffset", integer(), None, "Records that begin before.")
+    via: str = opt(
+        "via", choice("auto", "log", "queue"), "auto", "Walk the log, or read what the consume queues point to."
+    )
+    partition_bytes: int = opt("partitionBytes", size, 128 << 20, "Bytes of the log for a task.")
+    broker_name: str | None = opt("brokerName", text, None, "For the column: a store does not know its broker.")
+    on_corrupt: str = opt(
+        "onCorrupt",
+        choice("fail", "stop", "skip"),
+        "fail",
+        "At damage: fail, leave out the rest of the file (which is then one task), or go on behind it.",
+    )
+    include_internal: bool = opt(
+        "includeInternal", boolean, False, "Show half messages, delayed and retried ones while they wait."
+    )
+    include_properties: bool = opt("includeProperties", boolean, True, "false leaves the map null, and is faster.")
+    verify_crc: bool = opt("verifyCrc", boolean, False, "Check the CRC of every body.")
+    decompress: bool = opt("decompress", boolean, True, "Open compressed bodies.")
+    fail_on_data_loss: bool = opt("failOnDataLoss", boolean, True, "Fail when a file vanishes during the scan.")
+
+    def check(self) -> None:
+        if not self.path:
+            raise ConfigError("option path is missing: the root of a store")
+
+
+# Reading them
+
+AnyOptions = TypeVar("AnyOptions", ConnectionOptions, SourceOptions, SinkOptions, LogOptions)
+
+
+def parse(kind: type[AnyOptions], given: Mapping[str, str], *, others: tuple[type, ...] = ()) -> AnyOptions:
+    """The options of `kind` among `given`; keys that only `others` know are passed over.
+
+    Raises ConfigError for unknown keys, for values that are none, and for options that do not go together.
+    """
+    own = _by_key(kind)
+    known = dict(own)
+    for other in others:
+        known = {**_by_key(other), **known}
+    values: dict[str, Any] = {}
+    keys: dict[str, str] = {}
+    for key, value in given.items():
+        found = own.get(key.lower())
+        if found is None:
+            if key.lower() not in known and not _is_sparks_own(key):
+                raise _unknown(key, known)
+            continue
+        name, info = found
+        if name in values and keys[name].lower() != key.lower():
+            if _names_itself(info, keys[name]):
+                continue  # the option's own name wins over an alias of it
+            if not _names_itself(info, key):
+                raise ConfigError(f"options {keys[name]} and {key} are the same; give one")
+        values[name] = _value(info, key, value)
+        keys[name] = key
+    options = kind(**values)
+    options.check()
+    return options
+
+
+def from_table(kind: type, given: Mapping[str, str], metadata: Mapping[str, Any] | None) -> dict[str, str]:
+    """What was given, and of the other options of `kind` what a catalog table kept in its first field's metadata.
+
+    Spark hands a table's options to us only while it is created. Only for reading: a write may see the metadata of
+    another table, the one that is selected from.
+    """
+    kept = (metadata or {}).get(TABLE_METADATA)
+    if not isinstance(kept, str):
+        return dict(given)
+    own = _by_key(kind)
+    names_given = {own[key.lower()][0] for key in given if key.lower() in own}
+    below = {
+        key: str(value) for key, value in json.loads(kept).items() if own.get(key.lower(), ("",))[0] not in names_given
+    }
+    return below | dict(given)
+
+
+def to_metadata(kinds: tuple[type, ...], given: Mapping[str, str]) -> dict[str, str]:
+    """Field metadata that keeps these options, secrets left out, for `from_table`."""
+    infos = {key: info for kind in kinds for key, (_, info) in _by_key(kind).items()}
+    kept = {
+        infos[key.lower()].key: value
+        for key, value in given.items()
+        if key.lower() in infos and not infos[key.lower()].secret
+    }
+    return {TABLE_METADATA: json.dumps(kept, sort_keys=True, ensure_ascii=False)}
+
+
+def refuse_secrets_in_catalog(kinds: tuple[type, ...], given: Mapping[str, str]) -> None:
+    """A literal key in CREATE TABLE would lie in the catalog for all to read."""
+    if not any(key.lower().startswith(_CREATE_TABLE_MARKS) for key in given):
+        return
+    infos = {key: info for kind in kinds for key, (_, info) in _by_key(kind).items()}
+    for key in given:
+        info = infos.get(key.lower().removeprefix("option."))
+        if info is not None and info.secret:
+            raise ConfigError(
+                f"{info.key} would be kept in the catalog; use credentials=env:PREFIX or file:PATH in CREATE TABLE"
+            )
+
+
+def shown(kinds: tuple[type, ...], given: Mapping[str, str]) -> dict[str, str]:
+    """Options for people to look at: secrets as stars, Spark's own left out."""
+    infos = {key: info for kind in kinds for key, (_, info) in _by_key(kind).items()}
+    return {
+        infos[key.lower()].key: "*****" if infos[key.lower()].secret else value
+        for key, value in given.items()
+        if key.lower() in infos
+    }
+
+
+def _by_key(kind: type) -> dict[str, tuple[str, OptionInfo]]:
+    return {
+        key.lower(): (name, info)
+        for name, info in reversed(declared(kind))
+        for key in (*reversed(info.aliases), info.key)
+    }
+
+
+def _names_itself(info: OptionInfo, key: str) -> bool:
+    return key.lower() == info.key.lower()
+
+
+def _value(info: OptionInfo, key: str, value: str) -> Any:
+    stripped = value.strip()
+    try:
+        if not stripped:
+            raise ValueError("given, or left out")
+        return info.parse(stripped)
+    except ValueError as exc:
+        said = "" if info.secret else f", not {value[:80]!r}"
+        # Without its cause if that could quote the value.
+        raise ConfigError(f"option {key} must be {exc}{said}") from (None if info.secret else exc)
+
+
+def _is_sparks_own(key: str) -> bool:
+    return key.lower() in _SPARKS_OWN or key.lower().startswith(_SPARKS_PREFIXES)
+
+
+def _unknown(key: str, known: Mapping[str, tuple[str, OptionInfo]]) -> ConfigError:
+    near = difflib.get_close_matches(key.lower(), known, 1, 0.6)
+    if not near:
+        return ConfigError(f"unknown option {key}")
+    _, info = known[near[0]]
+    spelt = next(name for name in (info.key, *info.aliases) if name.lower() == near[0])
+    return ConfigError(f"unknown option {key}; did you mean {spelt}?")
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"credentials: {path} cannot be read: {exc}") from exc

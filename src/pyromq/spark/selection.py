@@ -1,0 +1,66 @@
+"""Which records of a buffer become rows: decided on heads, topics and tags, before anything else is decoded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyromq.protocol import properties as props
+from pyromq.protocol import sysflag
+
+if TYPE_CHECKING:
+    from pyromq.protocol.record import MessageRecord
+
+RETRY_PREFIX = "%RETRY%"
+# Where brokers park messages on their way: half messages and their ends, delayed ones (4.x and 5.x), popped ones.
+_PARKED = frozenset(
+    ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
+)
+_PARKED_PREFIXES = (RETRY_PREFIX, "rmq_sys_REVIVE_LOG_")
+# Records of these types never get into a queue.
+_NEVER_DELIVERED = (sysflag.PREPARED, sysflag.ROLLBACK)
+
+
+def is_internal_topic(topic: str) -> bool:
+    """Whether messages wait in `topic` until a broker moves or repeats them; dead letters stay and are not internal."""
+    return topic in _PARKED or topic.startswith(_PARKED_PREFIXES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The records that are wanted; without arguments all of them."""
+
+    topics: frozenset[str] | None = None
+    tags: frozenset[str] | None = None  # the text: brokers and queues compare only its hash
+    internal: bool = True  # False hides what waits inside the broker, unless `topics` names it, and what never left it
+    since: int | None = None  # store time in ms
+    until: int | None = None  # exclusive
+    first_offset: int | None = None  # of the queue
+    end_offset: int | None = None  # exclusive
+
+    @property
+    def needs_topic(self) -> bool:
+        return self.topics is not None or not self.internal
+
+    def has_topic(self, topic: str) -> bool:
+        if self.topics is not None:
+            return topic in self.topics
+        return self.internal or not is_internal_topic(topic)
+
+    def has(self, record: MessageRecord) -> bool:
+        """Whether a decoded record is wanted."""
+        if not self.has_topic(record.topic):
+            return False
+        if not self.internal and sysflag.transaction_type(record.sys_flag) in _NEVER_DELIVERED:
+            return False
+        if self.since is not None and record.store_timestamp < self.since:
+            return False
+        if self.until is not None and record.store_timestamp >= self.until:
+            return False
+        return self.tags is None or record.find_property(props.TAGS) in self.tags
+
+    def has_offset(self, queue_offset: int) -> bool:
+        """Whether a message is wanted by its place in the queue. Asked for each message of an inner batch."""
+        return (self.first_offset is None or queue_offset >= self.first_offset) and (
+            self.end_offset is None or queue_offset < self.end_offset
+        )
