@@ -50,7 +50,7 @@ def read(parts: TimerParts) -> list[Found]:
     assert len(wheel) == SLOTS * SLOT.size
     done_before = THEIRS.unpack(parts.checkpoint.path.read_bytes()[:56])[0]
     found = []
-    used = np.flatnonzero(np.frombuffer(wheel, np.int64)[::4])
+    used = np.flatnonzero(np.frombuffer(wheel, np.int64)[::4]).tolist()
     for number, first, last, timers, _ in sorted(SLOT.unpack_from(wheel, at * SLOT.size) for at in used):
         if number * 1000 < done_before:
             continue
