@@ -7,9 +7,9 @@ import os
 import statistics
 import struct
 import tempfile
-import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -156,28 +156,30 @@ def _bare_append(root: Path, body: int, batch: int, count: int) -> float:
 # Flushing
 
 
-def _sync_flush(folder: Path, waiters: int = 100, each: int = 20) -> None:
-    """So many threads, each of which waits for the flush of its message before it sends the next."""
-    lock = threading.Lock()
+def _sync_flush(folder: Path, waiters: int = 100, messages: int = 20_000) -> None:
+    """So many senders, each of which waits for the flush of its message before it sends the next, in one thread.
+
+    As in the broker, whose event loop holds the answers of all who wait. A thread for each would measure how Python
+    changes threads.
+    """
+    answered: SimpleQueue[None] = SimpleQueue()
     with MessageStore(_config(folder / "sync", flush=FlushDiskType.SYNC_FLUSH)) as store:
         (record,) = records(1, 1024)
-        queue = store.queue(TOPIC, 0)
+        target = store.queue(TOPIC, 0)
 
-        def produce() -> None:
-            for _ in range(each):
-                with lock:
-                    (result,) = store.put([(queue, (record,))])
-                    flushed = store.flushed(result.physical_offset + result.size)
-                flushed.result()
+        def send() -> None:
+            (result,) = store.put([(target, (record,))])
+            store.flushed(result.physical_offset + result.size).add_done_callback(lambda _: answered.put(None))
 
-        threads = [threading.Thread(target=produce) for _ in range(waiters)]
         before, began = store.flusher.syncs, time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for _ in range(waiters):
+            send()
+        for _ in range(messages - waiters):
+            answered.get()
+            send()
+        for _ in range(waiters):
+            answered.get()
         took, syncs = time.perf_counter() - began, store.flusher.syncs - before
-    messages = waiters * each
     show(
         f"synchronous flush, {waiters} waiters",
         ("messages", "fsyncs", "messages per fsync", "messages/s"),
