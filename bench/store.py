@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
-from zlib import crc32
 
+from pyromq.protocol.crc import crc32
 from pyromq.protocol.record import HEADS, MAGIC_V1, MessageRecord
 from pyromq.store import FlushDiskType, MessageStore, StoreConfig
 from pyromq.store.disk import Disk

@@ -27,7 +27,6 @@ The same bytes as RocketMQ 4.9 and 5.x. Golden vectors: tests/golden/test_store_
 from __future__ import annotations
 
 import struct
-import zlib
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -36,6 +35,7 @@ import msgspec
 from pyromq.errors import CorruptRecord, LocalProtocolError
 
 from . import properties as props
+from .crc import crc32
 from .ids import decode_host, encode_offset_message_id
 from .sysflag import BORN_HOST_V6, HOST_V4_LENGTH, HOST_V6_LENGTH, HOSTS_MASK, STORE_HOST_V6
 
@@ -183,7 +183,7 @@ class MessageRecord(msgspec.Struct, frozen=True, gc=False):
 
 def body_crc(body: bytes) -> int:
     """The CRC a record keeps of its stored body."""
-    return zlib.crc32(body) & 0x7FFFFFFF
+    return crc32(body) & 0x7FFFFFFF
 
 
 def record_size(
@@ -229,7 +229,7 @@ def encode_record(record: MessageRecord) -> bytes:
                 head.pack(
                     head.size + len(body) + tail_size,
                     magic,
-                    zlib.crc32(body) & 0x7FFFFFFF,
+                    crc32(body) & 0x7FFFFFFF,
                     record.queue_id,
                     record.flag,
                     record.queue_offset,
@@ -356,7 +356,7 @@ def decode_record(buffer: Buffer, pos: int = 0, *, check_crc: bool = True) -> Me
         raise CorruptRecord(f"properties of {properties_length} bytes do not end a record of {total_size}", pos)
 
     body = bytes(buffer[body_at:body_end])
-    if check_crc and zlib.crc32(body) & 0x7FFFFFFF != crc:
+    if check_crc and crc32(body) & 0x7FFFFFFF != crc:
         raise CorruptRecord("body does not match its CRC", pos)
     return MessageRecord(
         str(buffer[topic_at:topic_end], "utf-8", "replace"),

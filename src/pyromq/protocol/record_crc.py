@@ -8,7 +8,7 @@ does not. To every reader it is one more property. We pass it through and can ve
 
 from __future__ import annotations
 
-import zlib
+from .crc import crc32
 
 LENGTH = 20
 _START = b"__CRC32#\x01"
@@ -32,4 +32,4 @@ def verify(record: bytes) -> bool | None:
     stored = stored_crc(record)
     if stored is None:
         return None
-    return zlib.crc32(record[:-LENGTH]) & 0x7FFFFFFF == stored
+    return crc32(record[:-LENGTH]) & 0x7FFFFFFF == stored

@@ -123,6 +123,12 @@ class ConsumeQueue:
         self.max_offset += 1  # type: ignore[assignment]  # still a queue offset
         self.max_physical = physical + size
 
+    def add_all(self, entries: bytes, end: int) -> None:
+        """The entries of the messages that got the next offsets; the last of them ends at `end` in the log."""
+        self.tail += entries
+        self.max_offset += len(entries) // SIZE  # type: ignore[assignment]  # still a queue offset
+        self.max_physical = end
+
     def mark(self) -> tuple[int, int, int]:
         """Where the queue ends now, for `reset`."""
         return self.max_offset, len(self.tail), self.max_physical

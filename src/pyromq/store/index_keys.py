@@ -18,6 +18,7 @@ import numpy as np
 
 from pyromq.protocol.hashing import java_hash
 from pyromq.protocol.properties import MAX_LENGTH, decode
+from pyromq.protocol.record import HEADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,14 +30,20 @@ _LONGEST = 64
 # Rows of the matrix at a time: one record may carry sixteen thousand keys.
 _ROWS = 4096
 
+# What is wanted of heads whose hosts are of IPv4.
+HEAD = np.dtype(
+    {"names": ["offset", "stored"], "formats": [">i8", ">i8"], "offsets": [28, 56], "itemsize": HEADS[0].size}
+)
+
 _SEPARATOR = 2
 _BLANK = 32
 _FRONT = bytes(_LONGEST)  # so that a row, which ends where its key ends, never begins before the buffer
-_BACK = bytes(8)  # so that eight bytes can be read behind the last separator
+_BACK = b"\x02" + bytes(8)  # so that eight bytes can be read behind the last separator
 _UNIQ_KEY = np.uint64(int.from_bytes(b"UNIQ_KEY", "little"))
 _KEYS = np.uint64(int.from_bytes(b"KEYS\x01", "little"))
 _KEYS_AT = 6  # from a separator to the value behind it
 _UNIQUE_LONGER = 4
+_U, _K = b"UK"
 _FIVE_BYTES = np.uint64(0xFF_FFFF_FFFF)
 
 _POWERS = np.cumprod(np.concatenate(([1], np.full(MAX_LENGTH, 31))), dtype=np.uint32)  # 31^0, 31^1, …
@@ -45,14 +52,24 @@ _FALLING_POWERS = _POWERS[_LONGEST - 1 :: -1].copy()
 _MASKS = np.where(np.arange(_LONGEST) >= _LONGEST - np.arange(_LONGEST + 1)[:, None], 0xFF, 0).astype(np.uint8)
 
 
-def key_hashes(topics: Sequence[str], properties: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+def key_hashes(
+    topics: Sequence[str | bytes], properties: Sequence[bytes]
+) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
     """The index hash of every key, and which record it belongs to; in the order in which they are to be indexed.
 
-    `properties` are the stored strings, one per record; any bytes are allowed. Of equal names the last one with a
-    value counts, as `properties.parse` has it.
+    `topics` are text, or fields as a record has them, with the length in front. `properties` are the stored strings;
+    any bytes are allowed. Of equal names the last one with a value counts, as `properties.parse` has it.
     """
-    raw = b"\x02".join((_FRONT, *properties, _BACK))
-    keys = _find_keys(raw, np.fromiter(map(len, properties), np.intp, len(properties)))
+    sizes = np.fromiter(map(len, properties), np.intp, len(properties))
+    return joined_key_hashes(topics, b"\x02%b" % b"\x02".join(properties), sizes)
+
+
+def joined_key_hashes(
+    topics: Sequence[str | bytes], properties: bytes | bytearray, sizes: NDArray[np.intp]
+) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """As `key_hashes`, for properties of these `sizes` that come together, each behind a separator."""
+    raw = b"".join((_FRONT, properties, _BACK))
+    keys = _find_keys(raw, sizes)
     lengths = keys.ends - keys.starts
     hashes = np.empty(len(lengths), np.uint32)
     for at in range(0, len(lengths), _ROWS):
@@ -82,11 +99,14 @@ def _find_keys(raw: bytes, sizes: NDArray[np.intp]) -> _Found:
     """The keys in `raw`, which holds records of these sizes: by record, UNIQ_KEY before KEYS."""
     octets = np.frombuffer(raw, np.uint8)
     separators = (octets == _SEPARATOR).nonzero()[0]
-    # The eight bytes behind each separator as a number, wherever they lie.
-    words = np.ndarray((len(raw) - 7,), "<u8", raw, 0, (1,))[separators + 1]
+    initials = octets[separators[:-1] + 1]
+    items = ((initials == _K) | (initials == _U)).nonzero()[0]
+    # The eight bytes behind a separator as a number, wherever they lie.
+    words = np.ndarray((len(raw) - 7,), "<u8", raw, 0, (1,))[separators[items] + 1]
     is_unique = words == _UNIQ_KEY
-    items = (is_unique | ((words & _FIVE_BYTES) == _KEYS)).nonzero()[0]
-    is_unique = is_unique[items]
+    is_key = is_unique | ((words & _FIVE_BYTES) == _KEYS)
+    if not is_key.all():
+        items, is_unique = items[is_key], is_unique[is_key]
     starts = separators[items] + (is_unique * _UNIQUE_LONGER + _KEYS_AT)
     record_ends = (sizes + 1).cumsum()
     values = _Found(starts, separators[items + 1], record_ends.searchsorted(starts - len(_FRONT)))
@@ -144,7 +164,7 @@ def _odd_keys(raw: bytes, keys: _Found) -> list[int]:
     return odd.nonzero()[0].tolist()
 
 
-def _prefix_hashes(topics: Sequence[str], records: NDArray[np.intp]) -> NDArray[np.uint32] | np.uint32:
+def _prefix_hashes(topics: Sequence[str | bytes], records: NDArray[np.intp]) -> NDArray[np.uint32] | np.uint32:
     """The hash of `topic#` for each record's topic; a single one if all have the same topic."""
     known = {topic: _prefix_hash(topic) for topic in set(topics)}
     if len(known) == 1:
@@ -153,5 +173,8 @@ def _prefix_hashes(topics: Sequence[str], records: NDArray[np.intp]) -> NDArray[
 
 
 @functools.lru_cache(maxsize=1024)
-def _prefix_hash(topic: str) -> np.uint32:
+def _prefix_hash(topic: str | bytes) -> np.uint32:
+    if isinstance(topic, bytes):
+        # One byte of length, two from 128 on: then the first of them is zero.
+        topic = topic[1 if topic[0] else 2 :].decode()
     return np.uint32(java_hash(topic + "#") & 0xFFFFFFFF)

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import struct
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
-from zlib import crc32
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from pyromq.errors import MessageRefused
 from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
+from pyromq.protocol.crc import crc32
 from pyromq.protocol.record import HEADS, MAGIC_V1, MAGIC_V2
 
 from .commit_log import BLANK_SIZE
 from .format import ENTRY
+from .index import PIECES
+from .index import head as index_head
 from .tags import TAG_START
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ _MAX_FIXED_SIZE = HEADS[3].size + _LENGTH_SIZE
 
 # Of any properties, with their sign: two bytes.
 _LENGTHS = tuple(map(struct.Struct(">h").pack, range(props.MAX_LENGTH + 1)))
+_NO_END = bytes(props.MAX_LENGTH + 1)  # no properties end with it
 # Transactions go without entries, and long hosts change the layout of the head.
 _SPECIAL = sysflag.HOSTS_MASK | sysflag.TRANSACTION_MASK
 
@@ -176,13 +179,15 @@ class Appender:
     def _put(self, units: Sequence[Unit], results: list[PutResult]) -> list[PutResult]:
         log, tags_of, known_tags = self._log, self._tags.of_tag, self._tags.known
         pack_head, pack_entry = HEADS[0].pack, ENTRY.pack
-        max_plain, is_indexed = self._max_plain, self._index is not None
+        max_plain = self._max_plain
         # Along the log, store times never go back, whatever the clock does.
         now = max(int(self._clock() * 1000), self.last_timestamp)
         batch = self._batch = _Batch(len(results), now)
-        pieces, queues, keyed = batch.pieces, batch.queues, batch.keyed
+        pieces, queues = batch.pieces, batch.queues
         position = int(log.end)
         limit = position + log.room() - BLANK_SIZE
+        good_born_host = good_store_host = b""
+        last_tag, last_code = _NO_END, 0
         for queue, records in units:
             # Nearly every message is single, short and of no special kind. What follows is `_measure` and `_place` for
             # such a one, and the least that can be done for it.
@@ -190,18 +195,27 @@ class Appender:
                 record = records[0]
                 body, properties, sys_flag = record.body, record.properties, record.sys_flag
                 born_host, store_host = record.born_host, record.store_host
-                size = queue.fixed_size + len(body) + len(properties)
+                body_size, properties_size = len(body), len(properties)
+                size = queue.fixed_size + body_size + properties_size
                 end = position + size
                 if (
                     size < max_plain
                     and end <= limit
                     and not sys_flag & _SPECIAL
-                    and len(born_host) == _V4 == len(store_host)
+                    # Mostly those of the message before; comparing them so is cheaper than their lengths.
+                    and (born_host is good_born_host or len(born_host) == _V4)
+                    and (store_host is good_store_host or len(store_host) == _V4)
                 ):
-                    # tags.of_tag, without the call
-                    at = properties.rfind(TAG_START)
-                    if at < 0 or (tags_code := known_tags.get(properties[at:])) is None:
-                        tags_code = tags_of(properties)
+                    good_born_host, good_store_host = born_host, store_host
+                    # tags.of_tag, without the call, and without the search if all is as in the message before
+                    if properties.endswith(last_tag):
+                        tags_code: int | None = last_code
+                    else:
+                        at = properties.rfind(TAG_START)
+                        if at < 0 or (tags_code := known_tags.get(properties[at:])) is None:
+                            tags_code = tags_of(properties)
+                        else:
+                            last_tag, last_code = properties[at:], tags_code
                     if queue not in queues:
                         queues[queue] = queue.mark()
                     # queue.add, without the call
@@ -225,15 +239,13 @@ class Appender:
                             store_host,
                             record.reconsume_times,
                             record.prepared_transaction_offset,
-                            len(body),
+                            body_size,
                         ),
                         body,
                         queue.topic_field,
-                        _LENGTHS[len(properties)],
+                        _LENGTHS[properties_size],
                         properties,
                     )
-                    if is_indexed:
-                        keyed += (queue.topic, properties, position, now)
                     results.append(PutResult(_OK, position, queue_offset, now, size))
                     position = end
                     continue
@@ -248,7 +260,7 @@ class Appender:
                 if failed is not None:
                     return results + [failed] * (sum(len(unit[1]) for unit in units) - len(results))
                 batch = self._batch = _Batch(len(results), now)
-                pieces, queues, keyed = batch.pieces, batch.queues, batch.keyed
+                pieces, queues = batch.pieces, batch.queues
                 try:
                     log.roll()
                 except OSError as exc:
@@ -301,8 +313,10 @@ class Appender:
             _LENGTHS[len(properties)],
             properties,
         )
-        if sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK:
-            batch.keyed += (queue.topic, properties, position, batch.store_time)
+        if sys_flag & sysflag.ROLLBACK == sysflag.ROLLBACK:
+            batch.odd.append((len(batch.pieces) - PIECES, None))
+        elif head is not HEADS[0]:
+            batch.odd.append((len(batch.pieces) - PIECES, index_head(position, batch.store_time)))
         return PutResult(_OK, position, queue_offset, batch.store_time, size)
 
     def _write(self, batch: _Batch, results: list[PutResult]) -> PutResult | None:
@@ -326,7 +340,7 @@ class Appender:
         self.last_timestamp = batch.store_time
         self.touched |= batch.queues
         if self._index is not None:
-            self._index.add_all(batch.keyed)
+            self._index.add_written(batch.for_index())
         return None
 
     def _measure(self, queue: ConsumeQueue, records: Sequence[MessageRecord]) -> tuple[int, bytes]:
@@ -367,13 +381,24 @@ def _with_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
 
 
 class _Batch:
-    """What one write takes with it: its bytes, the queues as they were before it, and the records to be indexed."""
+    """What one write takes with it: its bytes, and the queues as they were before it."""
 
-    __slots__ = ("first_result", "keyed", "pieces", "queues", "store_time")
+    __slots__ = ("first_result", "odd", "pieces", "queues", "store_time")
 
     def __init__(self, first_result: int, store_time: int) -> None:
         self.first_result = first_result
         self.store_time = store_time
         self.pieces: list[bytes] = []
         self.queues: dict[ConsumeQueue, tuple[int, int, int]] = {}
-        self.keyed: list[Any] = []
+        # Where pieces begin of which the index gets another head, or None: nothing.
+        self.odd: list[tuple[int, bytes | None]] = []
+
+    def for_index(self) -> list[bytes]:
+        """The pieces of the records to be indexed."""
+        pieces = self.pieces
+        for at, head in reversed(self.odd):
+            if head is None:
+                del pieces[at : at + PIECES]
+            else:
+                pieces[at] = head
+        return pieces

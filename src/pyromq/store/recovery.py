@@ -8,10 +8,9 @@ away and made anew, since pages of it may be missing or torn.
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyromq.errors import CorruptRecord
 from pyromq.protocol import sysflag
@@ -21,12 +20,13 @@ from . import failpoints
 from .consume_queue import Gap
 from .format import ENTRY, PhysicalOffset, QueueOffset
 from .queues import is_folder_name
-from .scan import ScannedRecord, scan
+from .scan import ScannedRecord, scan, scan_many
 from .tags import TAG_START
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from .bulk_scan import Bulk
     from .commit_log import CommitLog
     from .consume_queue import ConsumeQueue
     from .index import IndexFiles
@@ -60,7 +60,6 @@ class Dispatch:
         self._deleted = deleted
         self._only = only
         self._known: dict[tuple[str, int], ConsumeQueue | None] = {}
-        self._keyed: list[Any] = []
         self._newest: ScannedRecord | None = None
         self.count = 0
 
@@ -71,7 +70,7 @@ class Dispatch:
         records with zeros where nobody puts any. A gigabyte of records comes by here, so the usual one, next in its
         queue, takes a short way: 0.7 µs, with its keys 1.2 µs.
         """
-        known, known_tags, deleted, keyed, pack = self._known, self._tags.known, self._deleted, self._keyed, ENTRY.pack
+        known, known_tags, deleted, index, pack = self._known, self._tags.known, self._deleted, self._index, ENTRY.pack
         for record in records:
             physical, size, queue_id, queue_offset, sys_flag, store_timestamp, topic, properties = record
             try:
@@ -106,12 +105,45 @@ class Dispatch:
                     queue.max_physical = physical + size
                 else:
                     queue.put(QueueOffset(queue_offset), physical, size, tags_code)
-            if sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK:
-                keyed += (topic, properties, physical, store_timestamp)
+            if index is not None and sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK:
+                index.add(topic, properties, physical, store_timestamp)
             self._newest = record
             self.count += 1
             if not self.count % _STEP:
                 self.finish()
+
+    def bulk(self, bulk: Bulk, is_torn: Callable[[ScannedRecord], bool] | None = None) -> None:
+        """As `all`, for many records of the usual kind: 1 µs each, with their keys."""
+        if self._deleted or (is_torn is not None and bulk.has_zeros) or not self._extend_queues(bulk):
+            self.all(bulk.records(), is_torn)
+            return
+        if self._index is not None:
+            self._index.add_bulk(bulk)
+        self._newest = bulk.last
+        before, self.count = self.count, self.count + len(bulk)
+        if before // _WRITE_EVERY != self.count // _WRITE_EVERY:
+            self._write_out()
+
+    def _extend_queues(self, bulk: Bulk) -> bool:
+        """Give records that are next in their queues their entries; False, and nothing changed, if some are not."""
+        runs = bulk.by_queue()
+        queues = []
+        for run in runs:
+            queue = self._known.get((run.topic, run.queue_id))
+            if (
+                queue is None
+                or queue.is_schedule
+                or queue.gap is not None
+                or queue.held is not None
+                or not (run.is_dense and 0 < run.queue_offset == queue.max_offset)
+                or run.physical < queue.max_physical
+            ):
+                return False
+            queues.append(queue)
+        entries = bulk.entries(self._tags)
+        for queue, run in zip(queues, runs, strict=True):
+            queue.add_all(entries[run.which].tobytes(), run.end)
+        return True
 
     def take_newest(self) -> ScannedRecord | None:
         """The last record that was dispatched since this was asked."""
@@ -121,12 +153,13 @@ class Dispatch:
     def finish(self) -> None:
         """Index the records that have come together, and keep memory flat, however long the log is."""
         if self._index is not None:
-            self._index.add_all(self._keyed)
             self._index.drain()
-        self._keyed.clear()
         if not self.count % _WRITE_EVERY:
-            for queue in self._queues:
-                queue.write_out()
+            self._write_out()
+
+    def _write_out(self) -> None:
+        for queue in self._queues:
+            queue.write_out()
 
     def _queue(self, topic: str, queue_id: int, physical: int) -> ConsumeQueue | None:
         queue = self._queues.find(topic, queue_id)
@@ -262,15 +295,19 @@ class Recovery:
     def _read_file(self, segment: Segment, dispatch_from: int, dispatch: Dispatch) -> tuple[bool, PhysicalOffset]:
         """Whether the log goes on in the next file, and where its records end or go on."""
         dispatch.take_newest()  # of the files before
-        earlier = damage = None
         is_torn = functools.partial(_is_torn, segment) if self._is_crash else None
-        records = scan(segment.view, 0, segment.start, check_crc=self._check_crc)
+        earlier = damage = None
         try:
-            for record in records:
-                if record.physical_offset >= dispatch_from:
-                    dispatch.all(itertools.chain((record,), records), is_torn)
-                    break
-                earlier = record
+            for records in scan_many(segment.view, segment.start, check_crc=self._check_crc):
+                last = records[-1] if isinstance(records, list) else records.last
+                if last.physical_offset < dispatch_from:
+                    earlier = last
+                elif isinstance(records, list):
+                    dispatch.all((each for each in records if each.physical_offset >= dispatch_from), is_torn)
+                elif records.physical[0] >= dispatch_from:
+                    dispatch.bulk(records, is_torn)
+                else:
+                    dispatch.all((each for each in records.records() if each.physical_offset >= dispatch_from), is_torn)
         except CorruptRecord as exc:
             damage = exc
         newest = dispatch.take_newest() or earlier

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
-import zlib
 from mmap import mmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyromq.errors import CorruptRecord
 from pyromq.protocol import sysflag
+from pyromq.protocol.crc import crc32
 from pyromq.protocol.properties import MAX_LENGTH as MAX_PROPERTIES
 from pyromq.protocol.record import (
     HEADS,
@@ -24,6 +25,10 @@ from pyromq.protocol.record import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .bulk_scan import Bulk
+
+_FIRST = 2048  # records that are read one by one at the beginning of a file
+_AGAIN = 64  # and where an unusual one comes between
 _HOST_BITS_AT = 39  # the lowest byte of SYSFLAG
 # Of the head only: size, magic, body CRC, queue id, queue offset, physical offset, sys flag, store time, body size.
 _WANTED = (0, 1, 2, 3, 5, 6, 7, 10, 14)
@@ -70,7 +75,7 @@ def scan(view: bytes | memoryview, at: int, start: int, *, check_crc: bool, more
     )
     is_view = isinstance(data, memoryview)
     topics: dict[bytes, str] = {}
-    crc32, unpack, head_size, new = zlib.crc32, _HEADS[0].unpack_from, _HEADS[0].size, tuple.__new__
+    unpack, head_size, new = _HEADS[0].unpack_from, _HEADS[0].size, tuple.__new__
     while True:
         if at + head_size <= length:
             # What is true of nearly every record is tested here; `_scan_one` says what is wrong with any other.
@@ -125,6 +130,36 @@ def scan(view: bytes | memoryview, at: int, start: int, *, check_crc: bool, more
         at += record.size
 
 
+def scan_many(view: memoryview, start: int, *, check_crc: bool) -> Iterator[list[ScannedRecord] | Bulk]:
+    """As `scan` of a whole file, many records at a time. Raises CorruptRecord after all that lies before the damage."""
+    at, wanted, bulks = 0, _FIRST, None
+    while True:
+        records: list[ScannedRecord] = []
+        damage = None
+        try:
+            records += itertools.islice(scan(view, at, start, check_crc=check_crc), wanted)
+        except CorruptRecord as exc:
+            damage = exc
+        if records:
+            yield records
+            at = records[-1].physical_offset + records[-1].size - start
+        if damage is not None:
+            raise damage
+        if len(records) < wanted:
+            return
+        if bulks is None:
+            # Imports numpy, which takes a tenth of a second, and so only where there is much to read.
+            from .bulk_scan import BulkScanner
+
+            bulks = BulkScanner(view, start, check_crc=check_crc)
+        # Where hardly anything is usual, trying is what costs.
+        wanted = min(wanted * 2, _FIRST)
+        while (bulk := bulks.read(at)) is not None:
+            yield bulk
+            at = bulk.end - start
+            wanted = _AGAIN
+
+
 def _scan_one(view: bytes | memoryview, at: int, start: int, check_crc: bool, more: int) -> ScannedRecord | None:
     """The record at `at`, whatever is unusual about it; None where the scan ends. CorruptRecord says what is wrong."""
     left = len(view) - at
@@ -176,7 +211,7 @@ def _scan_one(view: bytes | memoryview, at: int, start: int, check_crc: bool, mo
         or (topic_end - topic_at > MAX_TOPIC_LENGTH[magic] or end - properties_at > 0x7FFF)
     ):
         raise CorruptRecord(f"topic and properties do not end a record of {size} bytes", start + at)
-    if check_crc and zlib.crc32(view[body_at:body_end]) & 0x7FFFFFFF != crc:
+    if check_crc and crc32(view[body_at:body_end]) & 0x7FFFFFFF != crc:
         raise CorruptRecord("body does not match its CRC", start + at)
     topic = bytes(view[topic_at:topic_end]).decode("utf-8", "replace")
     properties = bytes(view[properties_at:end])

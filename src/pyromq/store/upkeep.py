@@ -13,6 +13,7 @@ from pyromq.errors import StoreError
 
 from . import failpoints
 from .flush import PAGE
+from .index import BATCH as INDEX_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 _QUEUES_PER_STEP = 200
 _DIRTY_LIMIT = 2 * PAGE  # a queue with more is written out at once
-_INDEX_BATCH = 1024  # records whose keys are hashed together: the more, the cheaper each
 
 
 class Mark(NamedTuple):
@@ -86,7 +86,7 @@ class Upkeep:
             if queue.dirty > _DIRTY_LIMIT:
                 queue.write_out()
         if self._index is not None:
-            self._index.drain(_INDEX_BATCH)
+            self._index.drain(INDEX_BATCH)
 
     def step(self, now: float, mark: Mark) -> None:
         """A part of the round that is under way, or the beginning of the next one.

@@ -21,7 +21,7 @@ from pyromq.protocol import properties
 from pyromq.protocol.hashing import index_hash
 from pyromq.store.disk import Disk
 from pyromq.store.format import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
-from pyromq.store.index import IndexFiles
+from pyromq.store.index import IndexFiles, head
 from pyromq.store.index_file import Geometry, IndexFile
 from pyromq.store.index_keys import key_hashes
 from pyromq.store.index_writer import check
@@ -449,13 +449,21 @@ def test_what_was_only_added_is_found(make_index):
     assert index.find("orders", "c", 9, 0, FOREVER) == [100]
 
 
-def test_noting_is_adding(make_index):
+def written(topic: str, properties: bytes, offset: int, stored: int) -> list[bytes]:
+    """A record in the pieces in which it is written to the log."""
+    length = len(topic).to_bytes(1 if len(topic) < 128 else 2, "big")
+    return [head(offset, stored), b"body", length + topic.encode(), len(properties).to_bytes(2, "big"), properties]
+
+
+def test_what_was_written_is_indexed_as_what_is_added(make_index):
     index = make_index()
-    note = index.note
-    note(record(1, "a"))
-    index.drain()
-    note(record(2, "a"))
-    assert index.find("orders", "a", 9, 0, FOREVER) == [200, 100]
+    long = "x" * 200
+    index.add_written([])
+    index.add_written(written(*record(1, "a")) + written(*record(2, "a", "b c", topic=long)))
+    index.add(*record(3, "a"))
+    index.add_written(written(*record(4, "a")))
+    assert index.find("orders", "a", 9, 0, FOREVER) == [400, 300, 100]
+    assert index.find(long, "c", 9, 0, FOREVER) == [200]
 
 
 def test_numpy_waits_for_the_first_entry(tmp_path, make_index):

@@ -1,0 +1,205 @@
+"""Reading back many usual records at once.
+
+A gigabyte of records is read back after a crash, and nearly all of them look alike: version 1, hosts of IPv4, no
+transaction, whole. Of those up to a thousand are taken together and tested by numpy, which costs 0.8 µs a record where
+`scan.scan` takes 1.2. Whatever is unusual, or wrong, is left to `scan`: this module knows no errors.
+"""
+
+from __future__ import annotations
+
+from mmap import mmap
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pyromq.protocol import sysflag
+from pyromq.protocol.crc import crc32
+from pyromq.protocol.properties import MAX_LENGTH as MAX_PROPERTIES
+from pyromq.protocol.record import HEADS, MAGIC_V1, MIN_RECORD_SIZE, SIZE_AND_MAGIC
+
+from .format import ENTRY
+from .scan import ScannedRecord
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .tags import TagsCodes
+
+MOST = 1024  # records that are taken together
+_FEWEST = 32  # fewer are not worth it
+_MOST_BYTES = 16 << 20
+
+# The fields that are wanted of a head of version 1 with hosts of IPv4.
+_HEAD = np.dtype(
+    {
+        "names": ["crc", "queue_id", "queue_offset", "physical", "sys_flag", "stored", "body_size"],
+        "formats": [">i4", ">i4", ">i8", ">i8", ">i4", ">i8", ">i4"],
+        "offsets": [8, 12, 20, 28, 36, 56, 84],
+        "itemsize": HEADS[0].size,
+    }
+)
+# The layout of format.ENTRY, field by field.
+_ENTRY = np.dtype([("physical", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+assert _ENTRY.itemsize == ENTRY.size
+_UNUSUAL = sysflag.HOSTS_MASK | sysflag.TRANSACTION_MASK
+_MAX_TOPIC = 127
+
+
+class Bulk(NamedTuple):
+    """Usual records that lie side by side, by column."""
+
+    physical: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    queue_ids: NDArray[np.int64]
+    queue_offsets: NDArray[np.int64]
+    sys_flags: NDArray[np.int64]
+    stored: NDArray[np.int64]
+    topics: list[str]
+    properties: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.topics)
+
+    def records(self) -> list[ScannedRecord]:
+        """The same, record by record."""
+        return list(map(ScannedRecord, *(column.tolist() for column in self[:6]), self.topics, self.properties))
+
+    @property
+    def end(self) -> int:
+        """Where in the log the last one ends."""
+        return int(self.physical[-1] + self.sizes[-1])
+
+    @property
+    def has_zeros(self) -> bool:
+        """Whether there are zeros in some topic or property, where nobody puts any."""
+        return b"\0" in b"".join(self.properties) or any("\0" in topic for topic in set(self.topics))
+
+    @property
+    def last(self) -> ScannedRecord:
+        return Bulk(*(column[-1:] for column in self)).records()[0]  # type: ignore[arg-type]  # as the columns are
+
+    def by_queue(self) -> list[Run]:
+        """The records of each queue."""
+        numbers = {topic: number for number, topic in enumerate(set(self.topics))}
+        queues = self.queue_ids
+        if len(numbers) > 1:
+            queues = np.fromiter(map(numbers.__getitem__, self.topics), np.int64, len(self)) << 32 | queues & 0xFFFFFFFF
+        order = queues.argsort(kind="stable")
+        borders = np.diff(queues[order]).nonzero()[0] + 1
+        return [Run(self, which) for which in np.split(order, borders)]
+
+    def entries(self, tags: TagsCodes) -> NDArray[np.void]:
+        """The entries that the records have in their queues."""
+        entries = np.empty(len(self), _ENTRY)
+        entries["physical"] = self.physical
+        entries["size"] = self.sizes
+        entries["tags_code"] = list(map(tags.of_tag, self.properties))
+        return entries
+
+
+class Run:
+    """The records of one queue among many: `which` are their numbers, in the order of the log."""
+
+    def __init__(self, bulk: Bulk, which: NDArray[np.intp]) -> None:
+        first, last = which[0], which[-1]
+        offsets = bulk.queue_offsets[which]
+        self.which = which
+        self.topic = bulk.topics[first]
+        self.queue_id = int(bulk.queue_ids[first])
+        self.queue_offset = int(offsets[0])
+        self.is_dense = bool((np.diff(offsets) == 1).all())  # without a hole
+        self.physical = int(bulk.physical[first])
+        self.end = int(bulk.physical[last] + bulk.sizes[last])
+
+
+class BulkScanner:
+    """Reads one file of the log, whose first byte has the offset `start`."""
+
+    def __init__(self, view: memoryview, start: int, *, check_crc: bool) -> None:
+        self._view = view
+        # Slices of a map are bytes at once, those of a view only by a second step.
+        self._data: Any = view.obj if isinstance(view.obj, mmap) and len(view.obj) == len(view) else view
+        self._start = start
+        self._check_crc = check_crc
+        self._topics: dict[bytes, str] = {}
+
+    def read(self, at: int) -> Bulk | None:
+        """The usual records from position `at` of the file on; None if there are too few before something else."""
+        positions = self._walk(at)
+        if len(positions) <= _FEWEST:
+            return None
+        ends = np.array(positions[1:], np.int64)
+        starts = np.array(positions[:-1], np.int64)
+        # One head for each position of the file, overlapping the next; only those of the records are copied.
+        heads = np.ndarray((len(self._view) - _HEAD.itemsize + 1,), _HEAD, self._view, 0, (1,))[starts]
+        octets = np.frombuffer(self._view, np.uint8)
+        body_ends = starts + _HEAD.itemsize + heads["body_size"]
+        good = (heads["physical"] == starts + self._start) & (heads["sys_flag"] & _UNUSUAL == 0)
+        good &= (heads["body_size"] >= 0) & (body_ends + 3 <= ends)
+        # What follows may only be looked at where that is so; elsewhere something else is, to no effect.
+        body_ends = np.minimum(body_ends, ends - 3)
+        topic_sizes = octets[body_ends].astype(np.int64)
+        topic_ends = body_ends + 1 + topic_sizes
+        good &= (topic_sizes <= _MAX_TOPIC) & (topic_ends + 2 <= ends)
+        lengths_at = np.minimum(topic_ends, ends - 2)
+        lengths = octets[lengths_at].astype(np.int64) << 8 | octets[lengths_at + 1]
+        good &= (lengths_at + 2 + lengths == ends) & (lengths <= MAX_PROPERTIES)
+        count = len(good) if good.all() else int(good.argmin())
+        if self._check_crc:
+            count = self._count_sound(starts[:count] + _HEAD.itemsize, body_ends, heads["crc"])
+        if count < _FEWEST:
+            return None
+        data, upto = self._data, slice(count)
+        firsts, lasts = (lengths_at[upto] + 2).tolist(), positions[1 : count + 1]
+        properties: list[Any] = [data[first:last] for first, last in zip(firsts, lasts, strict=True)]
+        if isinstance(data, memoryview):
+            properties = list(map(bytes, properties))
+        return Bulk(
+            starts[upto] + self._start,
+            (ends - starts)[upto],
+            heads["queue_id"][upto].astype(np.int64),
+            heads["queue_offset"][upto].astype(np.int64),
+            heads["sys_flag"][upto].astype(np.int64),
+            heads["stored"][upto].astype(np.int64),
+            self._names(octets, body_ends[upto] + 1, topic_sizes[upto]),
+            properties,
+        )
+
+    def _walk(self, at: int) -> list[int]:
+        """Where records begin, by the size that each claims, and where the last of them ends."""
+        view, unpack = self._view, SIZE_AND_MAGIC.unpack_from
+        length = len(view)
+        stop = min(length - MIN_RECORD_SIZE, at + _MOST_BYTES)
+        positions = [at]
+        while at <= stop and len(positions) <= MOST:
+            size, magic = unpack(view, at)
+            at += size
+            if magic != MAGIC_V1 or size < MIN_RECORD_SIZE or at > length:
+                break
+            positions.append(at)
+        return positions
+
+    def _count_sound(self, starts: NDArray[np.int64], ends: NDArray[np.int64], crcs: NDArray[np.int32]) -> int:
+        """How many bodies, from the first on, match their CRC."""
+        view = self._view
+        bounds = zip(starts.tolist(), ends.tolist(), strict=False)
+        found = np.fromiter((crc32(view[start:end]) for start, end in bounds), np.int64, len(starts)) & 0x7FFFFFFF
+        wrong = (found != crcs[: len(found)]).nonzero()[0]
+        return int(wrong[0]) if len(wrong) else len(found)
+
+    def _names(self, octets: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[str]:
+        """The topics. Mostly it is one and the same."""
+        first, size = int(starts[0]), int(sizes[0])
+        if size and (sizes == size).all():
+            names = np.ndarray((len(octets) - size + 1,), f"V{size}", octets, 0, (1,))[starts]
+            if (names == names[0]).all():
+                return [self._name(first, first + size)] * len(starts)
+        bounds = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
+        return [self._name(start, end) for start, end in bounds]
+
+    def _name(self, start: int, end: int) -> str:
+        name = bytes(self._data[start:end])
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = name.decode("utf-8", "replace")
+        return topic
