@@ -113,8 +113,7 @@ class PullProcessor:
         if sys_flag & COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, topic, queue_id, header.commit_offset)
         queue = self._store.queue(topic, queue_id)
-        tags, match, units = selection
-        found = self._store.get(queue, offset, _wanted(header), tags, match, units)
+        found = self._get(queue, offset, _wanted(header), selection)
         self._stats.throughput.pulled(found.count)
         if sys_flag & SUSPEND and _code(found, offset) is ResponseCode.PULL_NOT_FOUND:
             config = self._live.config
@@ -123,6 +122,11 @@ class PullProcessor:
             self.held.hold(HeldPull(connection, request, queue, offset, deadline, selection))
             return None
         return self._reply(request, header, offset, found)
+
+    def _get(self, queue: ConsumeQueue, offset: int, wanted: int, selection: Selection) -> GetResult:
+        if selection == _EVERYTHING:
+            return self._store.get_runs(queue, offset, wanted)
+        return self._store.get(queue, offset, wanted, *selection)
 
     # Pulls that wait
 
@@ -177,7 +181,7 @@ class PullProcessor:
         It must not become anybody else's trouble: senders, other pulls and the timer come this way.
         """
         try:
-            return self._store.get(pull.queue, offset, _wanted(header), *pull.selection)
+            return self._get(pull.queue, offset, _wanted(header), pull.selection)
         except StoreError as exc:
             pull.connection.reply(pull.request, pull.request.reply(ResponseCode.SYSTEM_ERROR, str(exc)))
             return None

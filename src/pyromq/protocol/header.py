@@ -59,19 +59,22 @@ class Header(msgspec.Struct, rename="camel", gc=False):
     def from_ext(cls, ext: Mapping[str, str] | None) -> Self:
         """Read the header from its text map. Unknown keys are ignored; see the module for missing ones."""
         get = ({} if ext is None else ext).get
-        values = []
+        values: list[Any] = []
         unset = []
-        for field in _fields(cls):
-            text = get(field.wire)
+        for name, wire, parse, default in _fields(cls):
+            text = get(wire)
             if text is not None:
+                if parse is None:
+                    values.append(text)
+                    continue
                 try:
-                    values.append(field.parse(text))
+                    values.append(parse(text))
                     continue
                 except ValueError:
                     pass
-            values.append(field.default)
-            if field.default is msgspec.NODEFAULT:
-                unset.append(field.name)
+            values.append(default)
+            if default is msgspec.NODEFAULT:
+                unset.append(name)
         header = cls(*values)
         for name in unset:
             delattr(header, name)
@@ -89,9 +92,10 @@ class Header(msgspec.Struct, rename="camel", gc=False):
 
 def parse_int(bits: int, text: str) -> int:
     """`text` as a signed integer of `bits` bits. Raises ValueError where Java's parser would."""
-    if not _INTEGER.fullmatch(text):
-        raise ValueError(text)
     value = int(text)
+    # As most write it; what Python takes beyond that Java may not.
+    if str(value) != text and not _INTEGER.fullmatch(text):
+        raise ValueError(text)
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise ValueError(text)
     return value
@@ -113,7 +117,7 @@ def _text(value: object) -> str:
 class _Field(NamedTuple):
     name: str
     wire: str
-    parse: Callable[[str], Any]
+    parse: Callable[[str], Any] | None  # None where the text is the value
     default: Any
 
 
@@ -126,12 +130,12 @@ def _fields(cls: type[Header]) -> tuple[_Field, ...]:
     )
 
 
-def _parser(hint: Any) -> Callable[[str], Any]:
+def _parser(hint: Any) -> Callable[[str], Any] | None:
     """How the text of a field declared as `hint`, or as `hint | None`, becomes its value."""
     if hint is bool:
         return parse_bool
     if hint is str:
-        return str
+        return None
     if typing.get_origin(hint) is Annotated:
         return partial(parse_int, hint.__metadata__[0])
     (inner,) = (arg for arg in typing.get_args(hint) if arg is not type(None))

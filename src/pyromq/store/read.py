@@ -92,6 +92,64 @@ class Reader:
             tags = _any_tags
         return self._collect(queue, offset, max_count, entries, tags, match, units)
 
+    def get_runs(self, queue: ConsumeQueue, offset: int, max_count: int) -> GetResult:
+        """As `get` without a filter, for who sends the records on: those that lie side by side may be one slice."""
+        found = self._runs(queue, offset, max_count) if queue.min_offset <= offset < queue.max_offset else None
+        return found or self.get(queue, offset, max_count)
+
+    def _runs(self, queue: ConsumeQueue, offset: int, max_count: int) -> GetResult | None:
+        """What there is if it is all in memory, in one file, and as it should be; otherwise None, and `get` knows."""
+        config, log = self.config, self._log
+        log_end = int(log.end)
+        recent = self._memory * config.memory_ratio // 100
+        max_bytes, wanted = config.max_bytes_in_memory, max(min(max_count, config.max_count_in_memory), 1)
+        # One more than wanted, to know how far the next one is behind.
+        entries = queue.entries(offset, wanted + 1)
+        if len(entries) < ENTRY.size:
+            return None
+        first = int.from_bytes(entries[:8], "big", signed=True)
+        segment = log.segment_at(first)
+        if segment is None or first < log_end - recent:
+            return None
+        view, file_start, file_end = segment.view, segment.start, min(segment.end, log_end)
+        head_of, magic = HEAD.unpack_from, MAGIC_V1
+        slices = []
+        count = size = 0
+        run_start = run_end = last = first
+        for physical, record_size, _tags_code in ENTRY.iter_unpack(entries):
+            last = physical
+            if count == wanted:
+                break
+            if size + record_size > max_bytes and count:
+                if record_size == PRE_BLANK_SIZE:
+                    return None
+                break
+            end = physical + record_size
+            if (
+                physical < run_end
+                or record_size < HEAD.size
+                or end > file_end
+                or head_of(view, physical - file_start) != (record_size, magic, physical)
+            ):
+                return None
+            if physical != run_end:
+                slices.append(view[run_start - file_start : run_end - file_start])
+                run_start = physical
+            run_end = end
+            count += 1
+            size += record_size
+        slices.append(view[run_start - file_start : run_end - file_start])
+        return GetResult(
+            GetStatus.FOUND,
+            QueueOffset(offset + count),
+            queue.min_offset,
+            queue.max_offset,
+            slices,
+            count,
+            size,
+            log_end - last > recent,
+        )
+
     def _collect(
         self,
         queue: ConsumeQueue,

@@ -110,6 +110,8 @@ class MessageStore:
         self._deleted_topics = DeletedTopics(self.root, self._disk)
         self._removal = Removal(self._disk, config.delete_interval / 1000)
         self._open = False
+        # Whether the last run ended without closing; known once it is open.
+        self.crashed = False
         # How many more rounds of clean-up do not wait for their hour.
         self._rounds_now = 0
         # Why nothing may be written at present, by cause; empty when all is well.
@@ -137,7 +139,7 @@ class MessageStore:
         self._lock = StoreLock(self.root)
         try:
             refuse_foreign_store(self.root)
-            crashed = (self.root / ABORT).exists()
+            crashed = self.crashed = (self.root / ABORT).exists()
             self.log.load()
             self.queues.load(crashed=crashed)
             self._checkpoint.load()
@@ -333,6 +335,12 @@ class MessageStore:
         if not self._open:
             raise StoreError("the store is closed")
         return self.reader.get(queue, offset, max_count, tags, match, units)
+
+    def get_runs(self, queue: ConsumeQueue, offset: int, max_count: int) -> GetResult:
+        """Messages of a queue, those side by side as one slice, see `Reader.get_runs`. StoreError as for `get`."""
+        if not self._open:
+            raise StoreError("the store is closed")
+        return self.reader.get_runs(queue, offset, max_count)
 
     def message_at(self, physical_offset: int) -> memoryview:
         """The record that begins at `physical_offset`. OffsetOutOfRange if none does."""

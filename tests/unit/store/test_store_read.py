@@ -6,12 +6,13 @@ import os
 import struct
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.store.kit import FOREVER, T0, bodies, message, numbered, put, records
 
 from pyromq.errors import OffsetOutOfRange, StoreError
 from pyromq.protocol.hashing import java_hash
 from pyromq.protocol.ids import encode_host
-from pyromq.protocol.record import MessageRecord, encode_record
+from pyromq.protocol.record import MessageRecord, decode_records, encode_record
 from pyromq.store import GetStatus
 from pyromq.store.format import ENTRY
 
@@ -19,7 +20,15 @@ KB = 1024
 
 
 def pull(store, offset, count=32, **filters):
-    return store.get(store.queue("T", 0), offset, count, **filters)
+    """What `get` gives; `get_runs`, which sends on, must give the same in fewer slices or as many."""
+    queue = store.queue("T", 0)
+    found = store.get(queue, offset, count, **filters)
+    if not filters:
+        runs = store.get_runs(queue, offset, count)
+        assert b"".join(runs.slices) == b"".join(found.slices)
+        assert replace(runs, slices=[]) == replace(found, slices=[])
+        assert len(runs.slices) <= len(found.slices)
+    return found
 
 
 def large(stores, **changes):
@@ -158,7 +167,7 @@ def test_messages_of_a_removed_file_are_passed_over_up_to_the_next_one(stores, s
     store.log.segment_at = counted
     first = next(offset for offset in range(200) if queue.entry(offset)[0] >= 4096)
     # Its minimum is not corrected yet, as in the moment of a clean-up.
-    result = pull(store, 0)
+    result = store.get(queue, 0, 32)
     assert (result.status, result.next_offset, result.count) == (GetStatus.MESSAGE_WAS_REMOVING, 10, 0)
     assert len(looked_for) == 1
     start = first - first % 10
@@ -229,6 +238,15 @@ def test_limits_are_those_of_the_settings(stores):
 
 
 # Slices
+
+
+def test_messages_that_lie_side_by_side_are_sent_on_as_one(stores):
+    store = large(stores)
+    put(store, *numbered(0, 10))
+    put(store, b"another queue", queue_id=1)
+    put(store, *numbered(10, 12))
+    runs = store.get_runs(store.queue("T", 0), 3, 32)
+    assert [len(list(decode_records(piece))) for piece in runs.slices] == [7, 2]
 
 
 def test_slices_stay_valid_when_their_file_is_deleted_and_the_store_closed(stores, store):
