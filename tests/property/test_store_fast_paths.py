@@ -49,7 +49,7 @@ RECORDS = st.builds(
     store_host=HOSTS,
     reconsume_times=st.integers(0, 20),
 )
-UNITS = st.lists(st.tuples(st.sampled_from(TOPICS), st.integers(0, 1), st.lists(RECORDS, min_size=1, max_size=2)))
+UNITS = st.lists(st.tuples(st.sampled_from(TOPICS), st.integers(0, 1), st.lists(RECORDS, min_size=1, max_size=4)))
 
 
 def stored(units: Sequence[tuple[str, int, list[MessageRecord]]], *, is_plain: bool) -> tuple[object, ...]:

@@ -32,7 +32,7 @@ from pyromq.protocol.bodies.register import TopicFilterType
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import ONEWAY
 from pyromq.protocol.headers import SendMessage, SendMessageV2
-from pyromq.protocol.ids import encode_offset_message_id
+from pyromq.protocol.ids import encode_offset_message_ids
 from pyromq.protocol.record import MessageRecord
 from pyromq.store import PutStatus
 from pyromq.store.tags import SCHEDULE_TOPIC, TIMED_TOPICS
@@ -359,8 +359,7 @@ class SendProcessor:
             records = batch.expand(whole)
         except CorruptRecord as exc:
             raise ServerError(f"batch cannot be read: {exc.reason}") from None
-        for record in records:
-            _refuse_zeros(record.properties)
+        _refuse_zeros(b"".join([record.properties for record in records]))
         queue = self._store.queue(header.topic, queue_id)
         stored = partial(self._stored, connection, request, target, str(queue_id))
         self._appends.put(queue, records, stored, wait=wait)
@@ -429,9 +428,7 @@ class SendProcessor:
             response.ext = {
                 "MSG_REGION": self._config.region_id,
                 "TRACE_ON": "true" if self._config.trace_on else "false",
-                "msgId": ",".join(
-                    [encode_offset_message_id(self._store_host, each.physical_offset) for each in results]
-                ),
+                "msgId": encode_offset_message_ids(self._store_host, [each.physical_offset for each in results]),
                 "queueId": queue_text,
                 "queueOffset": str(first.queue_offset),
                 **more,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from datetime import tzinfo
 
 HOST_V4 = struct.Struct(
@@ -81,6 +81,12 @@ class OffsetMessageId(NamedTuple):
 def encode_offset_message_id(store_host: bytes, physical_offset: int) -> str:
     """The id a broker answers a send with."""
     return (store_host + OFFSET.pack(physical_offset)).hex().upper()
+
+
+def encode_offset_message_ids(store_host: bytes, physical_offsets: Iterable[int]) -> str:
+    """The ids that a broker answers a batch with, joined by commas."""
+    host = store_host.hex().upper()
+    return ",".join([f"{host}{offset:016X}" for offset in physical_offsets])
 
 
 def decode_offset_message_id(text: str) -> OffsetMessageId:

@@ -189,23 +189,24 @@ class Appender:
         good_born_host = good_store_host = b""
         last_tag, last_code = _NO_END, 0
         for queue, records in units:
-            # Nearly every message is single, short and of no special kind. What follows is `_measure` and `_place` for
-            # such a one, and the least that can be done for it.
-            if len(records) == 1 and queue.is_plain:
-                record = records[0]
-                body, properties, sys_flag = record.body, record.properties, record.sys_flag
-                born_host, store_host = record.born_host, record.store_host
-                body_size, properties_size = len(body), len(properties)
-                size = queue.fixed_size + body_size + properties_size
-                end = position + size
-                if (
-                    size < max_plain
-                    and end <= limit
-                    and not sys_flag & _SPECIAL
-                    # Mostly those of the message before; comparing them so is cheaper than their lengths.
-                    and (born_host is good_born_host or len(born_host) == _V4)
-                    and (store_host is good_store_host or len(store_host) == _V4)
-                ):
+            # Nearly every message is short and of no special kind. What follows is `_measure` and `_place` for such,
+            # and the least that can be done for them.
+            if queue.is_plain and (len(records) == 1 or self._are_plain(queue, records, limit - position)):
+                for record in records:
+                    body, properties, sys_flag = record.body, record.properties, record.sys_flag
+                    born_host, store_host = record.born_host, record.store_host
+                    body_size, properties_size = len(body), len(properties)
+                    size = queue.fixed_size + body_size + properties_size
+                    end = position + size
+                    if (
+                        size >= max_plain
+                        or end > limit
+                        or sys_flag & _SPECIAL
+                        # Mostly those of the message before; comparing them so is cheaper than their lengths.
+                        or (born_host is not good_born_host and len(born_host) != _V4)
+                        or (store_host is not good_store_host and len(store_host) != _V4)
+                    ):
+                        break
                     good_born_host, good_store_host = born_host, store_host
                     # tags.of_tag, without the call, and without the search if all is as in the message before
                     if properties.endswith(last_tag):
@@ -248,6 +249,7 @@ class Appender:
                     )
                     results.append(PutResult(_OK, position, queue_offset, now, size))
                     position = end
+                else:
                     continue
             try:
                 size, topic_field = self._measure(queue, records)
@@ -274,6 +276,21 @@ class Appender:
                 position += placed.size
         self._write(batch, results)
         return results
+
+    def _are_plain(self, queue: ConsumeQueue, records: Sequence[MessageRecord], room: int) -> bool:
+        """Whether all records of a batch can be placed one after the other, since a part of it never is."""
+        total = queue.fixed_size * len(records)
+        for record in records:
+            size = len(record.body) + len(record.properties)
+            if (
+                queue.fixed_size + size >= self._max_plain
+                or record.sys_flag & _SPECIAL
+                or len(record.born_host) != _V4
+                or len(record.store_host) != _V4
+            ):
+                return False
+            total += size
+        return total <= min(room, self._max_message_size)
 
     def _place(
         self, batch: _Batch, queue: ConsumeQueue, topic_field: bytes, record: MessageRecord, position: int
