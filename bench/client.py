@@ -44,7 +44,7 @@ LOADS = {
     "sync_send_8": "sync send, 8 threads",
 }
 QUEUES = 4
-CONSUMED_PER_SECOND = 120_000  # more than any of them does, so that there is enough to consume
+CONSUMED_PER_SECOND = 240_000  # more than any of them does, so that there is enough to consume
 PATIENCE = 180.0
 MIB = 1 << 20
 
