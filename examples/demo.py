@@ -1,8 +1,10 @@
-"""`make demo`: a shop on an embedded cluster, on this machine, in a few seconds.
+"""`make demo`: a shop on an embedded cluster and on Spark, on this machine, in half a minute.
 
-A name server and a broker start inside this program. Orders and payments are sent, ordered by customer; two members of
-one group share them, and one order in a thousand is handled only at the second attempt. At the end: what was sold, what
-is owed, and whether anything is left to be read.
+A name server and a broker start inside this program. Orders, payments and reminders are sent, some orders in
+transactions of which a part is rolled back. Two members of one group keep the books, and one order in a thousand is
+handled only at the second attempt; a third consumer gets what an SQL expression selects, a fourth gets reminders once
+they are due. Meanwhile Spark joins the topics `orders` and `payments` into the topic `paid-orders`, and that one into a
+table. At the end: what was sold, and whether the books and Spark agree.
 """
 
 from __future__ import annotations
@@ -10,146 +12,266 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import tempfile
 import time
-from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
-from examples.shop import Order, Payment, sales
+from examples import bookkeeping
+from examples.bookkeeping import Books
+from examples.demo_report import Figures, Product, print_report, write_page
+from examples.shop import Order, Sale, order_message, sales
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pyromq import AdminClient, Client, Consumer, Message, Producer, ReceivedMessage, Retry, StartAt
+from pyromq import AdminClient, Consumer, Producer, ReceivedMessage, TransactionProducer, TxState
 from pyromq.remoting import run
 from pyromq.testing import Cluster
 
-console = Console()
-GROUP = "bookkeeping"
-TOPICS = ("orders", "payments")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ROOT = Path(__file__).parents[1]
+TOPICS = ("orders", "payments", "reminders", "paid-orders")
+PIPELINE_GROUPS = ("spark-paid", "spark-revenue")
+CHECKOUTS = 50  # orders in transactions; every fifth customer changes his mind
 # Without this, a failed message comes again after ten seconds; here after one.
 DELAYS = "messageDelayLevel=1s 1s 1s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+SETTINGS = (DELAYS, "enablePropertyFilter=true")
+SPARK = {
+    # Two cores and a few thousand rows: more tasks would only wait for each other.
+    "spark.sql.shuffle.partitions": "2",
+    # One batch more, to forget old orders, would only be cut short by the end.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+PATIENCE = 180.0
 
 
-class Books:
-    """What has been sold and paid. Messages may come twice, so everything is counted by the order's id."""
+class Demo:
+    """One run: what it sends, who reads it, and how far they are."""
 
-    def __init__(self) -> None:
-        self.orders: dict[str, Order] = {}
-        self.payments: dict[str, float] = {}
-        self.failed: set[str] = set()
-        self.retried = 0
+    def __init__(self, orders: int, console: Console) -> None:
+        self.sales = list(sales(orders))
+        self.books = Books()
+        self.console = console
+        self.committed = 0
+        self.facts: list[tuple[str, str]] = []
+        columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self.progress = Progress(*columns, console=console)
 
-    async def order(self, message: ReceivedMessage) -> Retry | None:
-        order = msgspec.json.decode(message.body, type=Order)
-        if order.id.endswith("500") and order.id not in self.failed:
-            self.failed.add(order.id)
-            return Retry()
-        self.retried += message.reconsume_times > 0
-        self.orders[order.id] = order
-        return None
+    @property
+    def payments(self) -> int:
+        return sum(sale.payment is not None for sale in self.sales)
 
-    async def payment(self, message: ReceivedMessage) -> None:
-        payment = msgspec.json.decode(message.body, type=Payment)
-        self.payments[payment.order] = payment.total
+    @property
+    def orders(self) -> int:
+        return len(self.sales) + self.committed
 
+    # Producing
 
-def member(books: Books, namesrv: str, name: str) -> Consumer:
-    consumer = Consumer(GROUP, client=Client(namesrv, instance_name=name), start_at=StartAt.FIRST)
-    consumer.subscribe("orders", handler=books.order)
-    consumer.subscribe("payments", handler=books.payment)
-    return consumer
+    async def create_topics(self, namesrv: str) -> None:
+        async with AdminClient(namesrv) as admin:
+            for topic in TOPICS:
+                await admin.topics.create(topic, cluster="DefaultCluster", read_queues=8, write_queues=8)
 
+    async def produce(self, namesrv: str) -> None:
+        """Send all sales, order before payment, as fast as the broker takes them."""
+        messages = [message for sale in self.sales for message in _messages(sale)]
+        task = self.progress.add_task("sending", total=len(messages))
+        async with Producer("shop", namesrv=namesrv) as producer:
+            began = time.perf_counter()
+            for number, message in enumerate(messages):
+                await producer.submit(message)
+                if not number % 500:
+                    self.progress.update(task, completed=number)
+            await producer.flush()
+            rate = len(messages) / (time.perf_counter() - began)
+        self.progress.update(task, completed=len(messages))
+        self.facts.append(
+            ("sent", f"{len(messages):,} messages, {rate:,.0f} a second, by a client in the same process")
+        )
 
-async def create_topics(namesrv: str) -> None:
-    async with AdminClient(namesrv) as admin:
-        for topic in TOPICS:
-            await admin.topics.create(topic, cluster="DefaultCluster", read_queues=8, write_queues=8)
+    async def check_out(self, namesrv: str) -> None:
+        """Orders that are seen only if the till says so. The broker would ask `decide` if this program died."""
+        stays = {f"o9{number:05d}": number % 5 > 0 for number in range(CHECKOUTS)}
+        producer = TransactionProducer("till", namesrv=namesrv)
 
+        @producer.check
+        async def decide(message: ReceivedMessage) -> TxState:
+            return TxState.COMMIT if stays[message.keys[0]] else TxState.ROLLBACK
 
-async def shared(first: Consumer, second: Consumer) -> None:
-    """Wait until each of the two has half of the queues of both topics."""
-    async with asyncio.timeout(30):
-        while any(  # noqa: ASYNC110  # who has which queues is only looked up
-            sum(queue.topic == topic for queue in consumer.assignment) != 4
-            for consumer in (first, second)
-            for topic in TOPICS
-        ):
-            await asyncio.sleep(0.05)
-    console.print("two members of one group share the queues")
+        async with producer:
+            for order_id, stay in stays.items():
+                message = order_message(Order(order_id, "c000", "tea", 1, 2.2), "till")
+                async with producer.transaction(message) as transaction:
+                    if not stay:
+                        transaction.rollback()
+                self.committed += stay
+        self.facts.append(("in transactions", f"{self.committed} orders committed, {CHECKOUTS - self.committed} not"))
 
+    # Consuming
 
-async def produce(namesrv: str, messages: list[Message]) -> float:
-    """Send all of them; messages a second."""
-    async with Producer("shop", namesrv=namesrv) as producer:
+    def consumers(self, namesrv: str) -> list[Consumer]:
+        return [
+            bookkeeping.bookkeeper(self.books, namesrv, "first"),
+            bookkeeping.bookkeeper(self.books, namesrv, "second"),
+            bookkeeping.gift_sender(self.books, namesrv),
+            bookkeeping.reminder(self.books, namesrv),
+        ]
+
+    async def keep_books(self) -> None:
+        """Wait until everything was consumed, retried and reminded of."""
+        books, owed = self.books, len(self.sales) - self.payments
+        await self._follow(
+            "consuming",
+            self.orders + self.payments + owed,
+            lambda: len(books.orders) + len(books.payments) + len(books.reminders),
+        )
+        late = sorted(books.reminders.values())[len(books.reminders) // 2] if books.reminders else 0.0
+        self.facts += [
+            (
+                "bookkeeping",
+                f"{len(books.orders):,} orders, {len(books.payments):,} payments; {books.retried} came twice",
+            ),
+            ("gifts", f"{len(books.gifts):,} orders, by SQL at the broker: {bookkeeping.GIFTS.expression}"),
+            (
+                "reminders",
+                f"{len(books.reminders):,} orders are owed; the median reminder came {late:.2f} s after the order",
+            ),
+        ]
+
+    # Spark
+
+    async def pipeline(self, starting: Coroutine[Any, Any, SparkSession], namesrv: str, folder: Path) -> list[Product]:
+        """Run both queries until they have read everything; gives the table."""
+        from examples import pipeline
+
+        waiting = self.progress.add_task("Spark starts", total=1)
+        spark = await starting
+        self.progress.update(waiting, completed=1)
         began = time.perf_counter()
-        for message in messages:
-            await producer.submit(message)
-        await producer.flush()
-        return len(messages) / (time.perf_counter() - began)
+        queries = [
+            await asyncio.to_thread(start, spark, namesrv, folder) for start in (pipeline.paid_orders, pipeline.revenue)
+        ]
+        async with AdminClient(namesrv) as admin:
+
+            async def rows() -> int:
+                for query in queries:
+                    if (error := await asyncio.to_thread(query.exception)) is not None:
+                        raise error
+                stored = sum(offsets.max_offset for offsets in (await admin.topics.stats("paid-orders")).values())
+                # The last row counts once both queries have said that they are through.
+                is_through = stored >= self.payments and not sum([await _lag(admin, each) for each in PIPELINE_GROUPS])
+                return self.payments if is_through else min(stored, self.payments - 1)
+
+            await self._follow("Spark joins", self.payments, rows)
+        rate = 2 * self.payments / (time.perf_counter() - began)
+        for query in queries:
+            await asyncio.to_thread(_stop_at_rest, query)
+        table = spark.read.parquet(str(folder / "revenue")).orderBy("revenue", ascending=False)
+        found = await asyncio.to_thread(table.collect)
+        self.facts.append(("Spark", f"joined and summed {self.payments:,} payments, {rate:,.0f} messages a second"))
+        return [Product(row["product"], row["orders"], row["pieces"], row["revenue"]) for row in found]
+
+    async def _follow(
+        self, what: str, total: int, done: Callable[[], int] | Callable[[], Coroutine[Any, Any, int]]
+    ) -> None:
+        task = self.progress.add_task(what, total=total)
+        async with asyncio.timeout(PATIENCE):
+            count = 0
+            while count < total:
+                await asyncio.sleep(0.1)
+                found = done()
+                count = found if isinstance(found, int) else await found
+                self.progress.update(task, completed=count)
+
+    def agree(self, table: list[Product]) -> bool:
+        """Whether the books and the table say the same."""
+        return {product.name: product.revenue for product in table} == self.books.revenue()
 
 
-async def follow(books: Books, orders: int, payments: int) -> None:
-    columns = (TextColumn("consuming"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=orders + payments)
-        async with asyncio.timeout(60):
-            while len(books.orders) < orders or len(books.payments) < payments:
-                await asyncio.sleep(0.05)
-                progress.update(task, completed=len(books.orders) + len(books.payments))
-        progress.update(task, completed=orders + payments)
+def _messages(sale: Sale) -> list[Any]:
+    return [message for message in (sale.order, sale.payment, sale.reminder) if message is not None]
 
 
-async def lag(namesrv: str) -> int:
-    async with AdminClient(namesrv) as admin:
-        return (await admin.groups.progress(GROUP)).lag
+def _stop_at_rest(query: StreamingQuery) -> None:
+    """Stop a query between two batches: one that is cut short is no loss, but Spark would complain about it."""
+    while query.status["isTriggerActive"] and "Waiting" not in query.status["message"]:
+        time.sleep(0.05)
+    query.stop()
 
 
-def report(books: Books) -> None:
-    sold: Counter[str] = Counter()
-    for order in books.orders.values():
-        sold[order.product] += order.amount
-    table = Table(title="sold", title_justify="left", box=None, show_header=False)
-    most = max(sold.values())
-    for product, amount in sold.most_common():
-        table.add_row(product, f"{amount:,}", "█" * round(40 * amount / most))
-    console.print(table)
-    owed = [order for order in books.orders.values() if order.id not in books.payments]
-    total = sum(order.amount * order.price for order in owed)
-    console.print(
-        f"{len(books.orders):,} orders, {len(books.payments):,} payments, {len(owed):,} orders owed ({total:,.2f}); "
-        f"{books.retried} orders came at the second attempt"
-    )
+async def _lag(admin: AdminClient, group: str) -> int:
+    return (await admin.groups.progress(group)).lag
 
 
-async def main(orders: int, keep: bool) -> None:
+async def start_spark(namesrv: str) -> SparkSession:
+    import pyromq.spark as mq
+
+    return await asyncio.to_thread(mq.session, namesrv, master="local[2]", app="demo", conf=SPARK)
+
+
+async def main(orders: int, report: Path, keep: bool, console: Console) -> bool:
     began = time.perf_counter()
-    async with Cluster(None, DELAYS) as cluster:
-        console.print(f"name server at {cluster.namesrv}, up in {1000 * (time.perf_counter() - began):.0f} ms")
-        made = list(sales(orders))
-        payments = [sale.payment for sale in made if sale.payment is not None]
-        messages = [*(sale.order for sale in made), *payments]
-        books = Books()
-        await create_topics(cluster.namesrv)
-        async with member(books, cluster.namesrv, "first") as first, member(books, cluster.namesrv, "second") as second:
-            await shared(first, second)
-            rate = await produce(cluster.namesrv, messages)
-            console.print(f"{len(messages):,} messages sent, {rate:,.0f} a second, by a client in the same process")
-            await follow(books, orders, len(payments))
-        report(books)
-        console.print(f"left to be read by {GROUP}: {await lag(cluster.namesrv)}")
-        console.print(f"done in {time.perf_counter() - began:.1f} s")
+    demo = Demo(orders, console)
+    async with AsyncExitStack() as life:
+        cluster = await life.enter_async_context(Cluster(None, *SETTINGS))
+        namesrv = cluster.namesrv
+        console.print(f"name server at {namesrv}, broker up in {1000 * (time.perf_counter() - began):.0f} ms")
+        folder = Path(life.enter_context(tempfile.TemporaryDirectory(prefix="pyromq-demo-")))
+        spark = asyncio.ensure_future(start_spark(namesrv))
+        await demo.create_topics(namesrv)
+        with demo.progress:
+            async with AsyncExitStack() as reading:
+                for consumer in demo.consumers(namesrv):
+                    await reading.enter_async_context(consumer)
+                await demo.check_out(namesrv)
+                await demo.produce(namesrv)
+                _, table = await asyncio.gather(demo.keep_books(), demo.pipeline(_awaited(spark), namesrv, folder))
+        async with AdminClient(namesrv) as admin:
+            left = {group: await _lag(admin, group) for group in (bookkeeping.GROUP, "gifts", *PIPELINE_GROUPS)}
+        agree = demo.agree(table)
+        demo.facts += [
+            ("left to be read", ", ".join(f"{group} {count}" for group, count in left.items())),
+            ("the books and Spark", "agree" if agree else "DO NOT AGREE"),
+            ("time", f"{time.perf_counter() - began:.1f} s"),
+        ]
+        figures = Figures(table, demo.facts)
+        print_report(figures, console)
+        write_page(figures, report)
+        console.print(f"as a page: {report}")
         if keep:
-            console.print(f"still up: NAMESRV_ADDR={cluster.namesrv}, data in {cluster.folder}; Ctrl-C stops it")
+            _say_how_to_look(namesrv, cluster.folder, console)
             await asyncio.Event().wait()
+        await asyncio.to_thread((await _awaited(spark)).stop)
+    return agree and not any(left.values())
+
+
+async def _awaited(future: asyncio.Future[SparkSession]) -> SparkSession:
+    return await future
+
+
+def _say_how_to_look(namesrv: str, folder: Path, console: Console) -> None:
+    console.print(f"still up, data in {folder}; Ctrl-C stops it. In another terminal:")
+    for command in (f"topic list -n {namesrv}", f"group lag bookkeeping -n {namesrv}", f"spark shell -n {namesrv}"):
+        console.print(f"  .venv/bin/pyromq {command}", soft_wrap=True)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="A shop on an embedded cluster.")
+    parser = argparse.ArgumentParser(description="A shop on an embedded cluster and on Spark.")
     parser.add_argument("--orders", type=int, default=20_000, help="how many orders to send")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up at the end")
+    parser.add_argument("--report", type=Path, default=ROOT / ".cache" / "demo.html", help="where to put the page")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
+    terminal = Console()
     try:
-        run(main(arguments.orders, arguments.keep))
+        raise SystemExit(0 if run(main(arguments.orders, arguments.report, arguments.keep, terminal)) else 1)
     except KeyboardInterrupt:
-        console.print("stopped")
+        terminal.print("stopped")

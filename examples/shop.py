@@ -1,9 +1,10 @@
-"""What the demo sends: the orders of a small shop and the payments for them."""
+"""What the demo sends: the orders of a small shop, the payments for them, and reminders where there is none."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +23,7 @@ PRODUCTS = {
     "brownie": 2.8,
     "tea": 2.2,
 }
+REMIND_AFTER = timedelta(seconds=2)
 _FAVOUR = (9, 8, 6, 4, 3, 2, 1)
 
 
@@ -40,10 +42,22 @@ class Payment(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Sale:
-    """An order, and its payment unless it is still owed."""
+    """An order, and its payment; or a reminder, to be seen a moment later, if it is still owed."""
 
     order: Message
     payment: Message | None
+    reminder: Message | None
+
+
+def order_message(order: Order, channel: str) -> Message:
+    return Message(
+        "orders",
+        msgspec.json.encode(order),
+        tags="large" if order.amount > 2 else "small",
+        keys=[order.id, order.customer],
+        properties={"channel": channel, "amount": str(order.amount)},
+        shard_key=order.customer,
+    )
 
 
 def sales(count: int, seed: int = 7) -> Iterator[Sale]:
@@ -54,17 +68,11 @@ def sales(count: int, seed: int = 7) -> Iterator[Sale]:
         order = Order(
             f"o{number:06d}", f"c{chance.randrange(200):03d}", product, chance.randint(1, 4), PRODUCTS[product]
         )
-        kind = "large" if order.amount > 2 else "small"
-        message = Message(
-            "orders",
-            msgspec.json.encode(order),
-            tags=kind,
-            keys=[order.id, order.customer],
-            properties={"channel": chance.choice(("app", "web", "till"))},
-            shard_key=order.customer,
-        )
-        payment = None
+        message = order_message(order, chance.choice(("app", "web", "till")))
+        payment = reminder = None
         if chance.random() < 0.9:
             paid = Payment(order.id, round(order.amount * order.price, 2))
             payment = Message("payments", msgspec.json.encode(paid), keys=[order.id], shard_key=order.customer)
-        yield Sale(message, payment)
+        else:
+            reminder = Message("reminders", order.id.encode(), keys=[order.id], delay=REMIND_AFTER)
+        yield Sale(message, payment, reminder)
