@@ -60,6 +60,8 @@ def broker(
 ) -> None:
     """Run a broker.
 
+    With a verb it looks at brokers that run, and changes them: `pyromq broker help` lists status, config, lag and more.
+
     Settings are taken from NAMESRV_ADDR, then from the file, then from variables PYROMQ_<UPPER_SNAKE>, then from
     --set, then from bare key=value arguments, then from -n; the last one wins.
     """

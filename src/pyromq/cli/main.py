@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
+import re
 import sys
 from typing import NamedTuple
 
@@ -11,19 +11,44 @@ from pyromq import __version__
 
 
 class Noun(NamedTuple):
-    """A command. Its module has `main(arguments: list[str]) -> int`, the exit code."""
+    """A command. Its module has `main(arguments: list[str]) -> int`, the exit code.
+
+    Where the first argument matches `verbs`, another module is meant: `pyromq broker` runs a broker, `pyromq broker
+    status` looks at brokers that run.
+    """
 
     module: str
     help: str
+    verbs: str = ""
+    verbs_module: str = ""
 
+
+_WORD = "[a-z][a-z-]*"
 
 NOUNS = {
     "up": Noun("pyromq.cli.up", "Run a name server and a broker in one process, with no configuration."),
-    "broker": Noun("pyromq.cli.broker", "Run a broker: it keeps messages and hands them out."),
-    "check": Noun("pyromq.cli.check", "Look for damage in the files of a store."),
+    "broker": Noun("pyromq.cli.broker", "Run a broker, or look at brokers that run.", _WORD, "pyromq.cli.brokers"),
+    "namesrv": Noun(
+        "pyromq.cli.namesrv", "Run a name server, or change those that run.", _WORD, "pyromq.cli.name_servers"
+    ),
+    "topic": Noun("pyromq.cli.topic", "Topics: what there is, where, how big; making and deleting them."),
+    "group": Noun("pyromq.cli.group", "Consumer groups: lag, members, settings, offsets."),
+    "producer": Noun("pyromq.cli.producer", "Producers that brokers know."),
+    "cluster": Noun("pyromq.cli.cluster", "Clusters and their brokers, with what they measure."),
+    "check": Noun(
+        "pyromq.cli.check",
+        "Look for damage in the files of a store; check lag, broker, disk against limits.",
+        "lag|broker|disk",
+        "pyromq.cli.checks",
+    ),
+    "spark": Noun("pyromq.cli.spark", "Work with topics in Spark: a prompt, programs, a look at its health."),
+    "context": Noun("pyromq.cli.context", "Named connections, for --context."),
+    "completion": Noun("pyromq.cli.completion", "Print a script that completes commands, topics and groups."),
     "install-unit": Noun("pyromq.cli.install_unit", "Print a systemd unit for a broker or a name server."),
-    "namesrv": Noun("pyromq.cli.namesrv", "Run a name server: brokers register with it, clients find them."),
 }
+# Commands for programs, which the help leaves out.
+_HIDDEN = {"complete": Noun("pyromq.cli.complete", "What could stand next on a command line.")}
+_BAD_USAGE = 2
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -32,6 +57,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0].startswith("-"):
+        from .common_options import common_last
+
+        arguments = common_last(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_help())
         return 0
@@ -39,14 +68,23 @@ def _run(arguments: list[str]) -> int:
     if name in ("-V", "--version", "version"):
         print(f"pyromq {__version__}")
         return 0
-    noun = NOUNS.get(name)
+    noun = NOUNS.get(name) or _HIDDEN.get(name)
     if noun is None:
+        import difflib
+
         nearest = difflib.get_close_matches(name, NOUNS, n=1)
         hint = f"did you mean {nearest[0]}?" if nearest else "pyromq --help lists what there is"
         print(f"pyromq: no command {name!r}; {hint}", file=sys.stderr)
-        return 1
-    code: int = importlib.import_module(noun.module).main(rest)
+        return _BAD_USAGE
+    code: int = importlib.import_module(module_of(noun, rest)).main(rest)
     return code
+
+
+def module_of(noun: Noun, rest: list[str]) -> str:
+    """The module that a command line is meant for."""
+    if noun.verbs and rest and re.fullmatch(noun.verbs, rest[0]):
+        return noun.verbs_module
+    return noun.module
 
 
 def _help() -> str:
@@ -54,7 +92,7 @@ def _help() -> str:
     lines = [f"  {name:<{width}}  {noun.help}" for name, noun in NOUNS.items()]
     return "\n".join(
         [
-            "Usage: pyromq COMMAND [OPTIONS] [KEY=VALUE ...]",
+            "Usage: pyromq COMMAND [VERB] [OPTIONS] [KEY=VALUE ...]",
             "",
             "Commands:",
             *lines,

@@ -58,6 +58,8 @@ def namesrv(
 ) -> None:
     """Run a name server.
 
+    With a verb it changes name servers that run: `pyromq namesrv help` lists config and kv.
+
     Settings are taken from the file, then from variables PYROMQ_<UPPER_SNAKE>, then from --set, then from bare
     key=value arguments; the last one wins.
     """

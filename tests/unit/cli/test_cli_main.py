@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
 import pytest
 
 from pyromq import __version__
-from pyromq.cli.main import NOUNS, main
+from pyromq.cli.main import NOUNS, main, module_of
 
 
 def run(capsys, *arguments):
@@ -31,8 +32,8 @@ def test_the_version_is_that_of_the_package(capsys):
 
 
 def test_an_unknown_command_is_answered_with_the_nearest(capsys):
-    assert run(capsys, "namserv") == (1, "", "pyromq: no command 'namserv'; did you mean namesrv?\n")
-    assert run(capsys, "zzz") == (1, "", "pyromq: no command 'zzz'; pyromq --help lists what there is\n")
+    assert run(capsys, "namserv") == (2, "", "pyromq: no command 'namserv'; did you mean namesrv?\n")
+    assert run(capsys, "zzz") == (2, "", "pyromq: no command 'zzz'; pyromq --help lists what there is\n")
 
 
 def test_help_imports_no_command_and_no_framework():
@@ -42,3 +43,29 @@ def test_help_imports_no_command_and_no_framework():
     )
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert out.endswith("[]\n")
+
+
+@pytest.mark.parametrize(
+    ("noun", "rest", "module"),
+    [
+        ("broker", [], "broker"),
+        ("broker", ["-c", "broker.conf"], "broker"),
+        ("broker", ["autoCreateTopicEnable=true"], "broker"),
+        ("broker", ["status"], "brokers"),
+        ("broker", ["config", "get"], "brokers"),
+        ("namesrv", ["listenPort=1"], "namesrv"),
+        ("namesrv", ["kv", "list"], "name_servers"),
+        ("check", ["./store"], "check"),
+        ("check", ["store"], "check"),
+        ("check", ["lag"], "checks"),
+        ("topic", ["list"], "topic"),
+    ],
+)
+def test_a_server_is_run_without_a_verb_and_looked_at_with_one(noun, rest, module):
+    assert module_of(NOUNS[noun], rest) == f"pyromq.cli.{module}"
+
+
+def test_every_command_has_a_main():
+    for noun in NOUNS.values():
+        for module in filter(None, (noun.module, noun.verbs_module)):
+            assert callable(importlib.import_module(module).main)

@@ -1,0 +1,46 @@
+"""Listing: rows that several servers gave, and what is missing because others did not answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyromq.errors import PyroMQError
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Somebody who was asked and gave no answer, so that a part of the picture is not known."""
+
+    server: str
+    error: PyroMQError
+
+    def __str__(self) -> str:
+        said = str(self.error)
+        return said if said.startswith(self.server) else f"{self.server}: {said}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[Row]):
+    """A table. Each row is a frozen dataclass of the type `of`; what is not known in a row is None, never 0.
+
+    `summary` is a sentence for people. Whoever shows rows has to show `missing`, too: without it they look complete.
+    """
+
+    of: type[Row]
+    rows: tuple[Row, ...]
+    missing: tuple[Missing, ...] = ()
+    summary: str = ""
+
+    @classmethod
+    def make(cls, of: type[Row], rows: Iterable[Row], missing: Iterable[Missing] = (), summary: str = "") -> Self:
+        return cls(of, tuple(rows), tuple(missing), summary)
+
+    def with_rows(self, rows: Iterable[Row]) -> Self:
+        """The same with other rows, as after a filter."""
+        return replace(self, rows=tuple(rows))

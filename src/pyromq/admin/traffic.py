@@ -1,0 +1,120 @@
+"""Every topic and who reads it: rates, totals of a day, backlog (RocketMQ's statsAll)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ServerError
+
+from .asking import fan_out
+from .kinds import TopicKind, topic_kind
+from .listing import Listing
+from .places import brokers_in
+
+if TYPE_CHECKING:
+    from pyromq.client.admin import AdminClient
+    from pyromq.protocol.bodies import BrokerStatsData
+
+_IN, _OUT = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A topic, and one of the groups that read it, or None if nobody does. Rates are those of the last minute."""
+
+    topic: str
+    group: str | None
+    lag: int | None
+    in_tps: float | None
+    out_tps: float | None
+    in_24h: int | None
+    out_24h: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """What several brokers counted of the same thing."""
+
+    tps: float
+    day: int
+
+
+async def stats_all(
+    admin: AdminClient, topic: str | None = None, *, active: bool = False, system: bool = False
+) -> Listing[Traffic]:
+    """All topics of people, with `system` RocketMQ's own too; with `active` only those that something moves in."""
+    info = await admin.brokers.cluster_info()
+    servers = {*info.cluster_addr_table, *info.broker_addr_table}
+    brokers = brokers_in(info)
+    known = await fan_out(brokers, admin.topics.configs)
+    lags = await fan_out({name: brokers[name] for name in known.some()}, admin.brokers.consume_stats)
+    topics = {name: broker for broker, configs in known.results.items() for name in configs}
+    if topic is not None:
+        await admin.topics.route(topic)  # raises TopicNotFound
+    chosen = {
+        name
+        for name in topics
+        if (topic in (None, name)) and (system or topic is not None or topic_kind(name, servers) is TopicKind.NORMAL)
+    }
+    lag: dict[tuple[str, str], int] = {}
+    for found in lags.results.values():
+        for table in found.consume_stats_list:
+            for group, several in table.items():
+                for stats in several:
+                    for queue, offsets in stats.offset_table.items():
+                        if queue.topic in chosen:
+                            key = (queue.topic, group)
+                            lag[key] = lag.get(key, 0) + offsets.broker_offset - offsets.consumer_offset
+    wanted = [(_IN, name) for name in chosen] + [(_OUT, f"{name}@{group}") for name, group in lag]
+    counters = await _counters(admin, {name: brokers[name] for name in lags.results}, wanted)
+    rows = []
+    for name in sorted(chosen):
+        came = counters.get((_IN, name))
+        groups = sorted(group for found, group in lag if found == name)
+        for each in groups or (None,):
+            went = counters.get((_OUT, f"{name}@{each}")) if each else None
+            rows.append(
+                Traffic(
+                    name,
+                    each,
+                    lag[name, each] if each else None,
+                    came.tps if came else None,
+                    went.tps if went else None,
+                    came.day if came else None,
+                    went.day if went else None,
+                )
+            )
+    if active:
+        rows = [row for row in rows if row.in_24h or row.out_24h]
+    return Listing.make(Traffic, rows, known.missing + lags.missing)
+
+
+async def _counters(
+    admin: AdminClient, brokers: dict[str, str], wanted: list[tuple[str, str]]
+) -> dict[tuple[str, str], _Counter]:
+    """The counters of all brokers, added up. One that a broker does not have has not counted anything yet."""
+
+    async def ask(what: tuple[str, str, str]) -> BrokerStatsData | None:
+        address, name, key = what
+        try:
+            return await admin.brokers.stats(address, name, key)
+        except ServerError:
+            return None
+
+    asked = {f"{broker} {name} {key}": (brokers[broker], name, key) for broker in brokers for name, key in wanted}
+    answers = await fan_out(asked, ask)
+    sums: dict[tuple[str, str], _Counter] = {}
+    for label, data in answers.results.items():
+        _, name, key = asked[label]
+        before = sums.get((name, key), _Counter(0.0, 0))
+        if data is None:
+            sums[name, key] = before
+        else:
+            sums[name, key] = _Counter(before.tps + data.stats_minute.tps, before.day + _of_a_day(data))
+    return sums
+
+
+def _of_a_day(data: BrokerStatsData) -> int:
+    """Brokers know the sum of a day only after the first hour, and that of an hour only after some minutes."""
+    return data.stats_day.sum or data.stats_hour.sum or data.stats_minute.sum

@@ -1,0 +1,148 @@
+"""Carrying out a verb: connect, keep the deadline, print the result, say failures in one line.
+
+Here every error's journey ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyromq.errors import ConsumerNotOnline, PyroMQError, RouteNotFound, SubscriptionGroupNotExist, TopicNotFound
+
+from .connecting import target
+from .failures import exit_code, next_step, not_found
+from .output import Output, Printer, one_line
+from .session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .connecting import Target
+    from .failures import Exit
+    from .session import Asked
+
+INTERRUPTED = 130
+
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+_NAMES_WITHIN = 1.0  # seconds to find out which names are near one that is not there
+
+
+def carry_out(
+    function: Callable[..., Any], given: dict[str, Any], asked: Asked, timeout: float | None, *, connects: bool
+) -> int:
+    """Do it and print it, once or again and again; the result is the exit code.
+
+    `timeout` is the seconds for all of it where the user said nothing, None for as long as it takes.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names and remarks come from others, and may have letters that this terminal has not.
+            stream.reconfigure(errors="backslashreplace")
+    # What the client logs is not for whoever types commands; without any handler Python would print it.
+    if not (logger := logging.getLogger("pyromq")).handlers:
+        logger.addHandler(logging.NullHandler())
+    printer = Printer(asked.output, bold=_is_coloured(asked))
+    try:
+        aim = target(asked.namesrv, asked.context)
+        limit = None if timeout is None else asked.timeout or aim.timeout or timeout
+        while True:
+            session = Session(asked, aim, printer)
+            work = _connected(session, function, given, limit) if connects else _done(session, function, given)
+            try:
+                asyncio.run(work)
+                code = session.exit_code
+            except (PyroMQError, TimeoutError) as exc:
+                # Somebody who watches goes on, and wants to see it come back.
+                code = _failed(asked, exc, aim, limit)
+            sys.stdout.flush()
+            if asked.watch is None:
+                return code
+            time.sleep(asked.watch)
+    except PyroMQError as exc:
+        return _failed(asked, exc)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough (`| head`). Nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+async def _connected(
+    session: Session, function: Callable[..., Any], given: dict[str, Any], limit: float | None
+) -> None:
+    from pyromq.admin import within
+    from pyromq.client.admin import AdminClient
+
+    # A bit less than the deadline, so that a request that is alone ends with its own error, which says who is silent.
+    timeout = 5.0 if limit is None else 0.95 * limit
+    async with AdminClient(client=session.target.client(), timeout=timeout) as session.admin:
+        try:
+            async with within(limit) if limit is not None else contextlib.nullcontext():
+                await _done(session, function, given)
+        except PyroMQError as exc:
+            raise await _with_nearest(session, given, exc) from exc
+
+
+async def _done(session: Session, function: Callable[..., Any], given: dict[str, Any]) -> None:
+    result = function(session, **given)
+    if isinstance(result, AsyncIterator):
+        await _print_stream(result, session.printer)
+        return
+    done = await result
+    if session.asked.watch is not None and session.printer.output is Output.table and sys.stdout.isatty():
+        sys.stdout.write(_CLEAR)
+    if isinstance(done, Mapping):
+        session.printer.record(done)
+    elif done is not None:
+        session.show(done)
+
+
+async def _print_stream(rows: AsyncIterator[Any], printer: Printer) -> None:
+    stream = None
+    async for row in rows:
+        if stream is None:
+            stream = printer.stream(type(row))
+        stream.row(row)
+    if stream is not None:
+        stream.end()
+    elif printer.output is Output.json:
+        print("[]")
+
+
+async def _with_nearest(session: Session, given: Mapping[str, Any], error: PyroMQError) -> PyroMQError:
+    """An error that says which names are near, if a topic or a group that was asked for is not there."""
+    topic, group, where = given.get("topic"), given.get("group"), session.target.namesrv
+    with contextlib.suppress(PyroMQError, TimeoutError):  # the first error says enough
+        async with asyncio.timeout(_NAMES_WITHIN):
+            if isinstance(error, TopicNotFound | RouteNotFound) and isinstance(topic, str):
+                topics = await session.admin.topics.names()
+                if topic not in topics:
+                    return not_found("topic", topic, topics, where)
+            if isinstance(error, SubscriptionGroupNotExist | ConsumerNotOnline) and isinstance(group, str):
+                groups = await session.admin.groups.names()
+                if group not in groups:
+                    return not_found("group", group, groups, where)
+    return error
+
+
+def _failed(asked: Asked, error: BaseException, aim: Target | None = None, limit: float | None = None) -> Exit:
+    sys.stdout.flush()
+    line = str(error)
+    if aim is not None and isinstance(error, TimeoutError) and not isinstance(error, PyroMQError):
+        line = f"{aim.namesrv}: no answer within {limit or 0:g} s"
+    hint = next_step(error)
+    print(f"{asked.command}: {one_line(line)}{f'; {hint}' if hint else ''}", file=sys.stderr)
+    return exit_code(error)
+
+
+def _is_coloured(asked: Asked) -> bool:
+    return sys.stdout.isatty() and not asked.no_color and not os.environ.get("NO_COLOR")

@@ -1,0 +1,44 @@
+"""Arguments and options that many verbs take.
+
+A parameter of the name `topic` or `group` is completed by the shell, and answered with the nearest names if it is none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from .failures import CommandFailed, Exit
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.", show_default=False)]
+TopicOption = Annotated[str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Only this topic.")]
+ClusterName = Annotated[str | None, typer.Option("-c", "--cluster", metavar="NAME", help="Only this cluster.")]
+Brokers = Annotated[
+    list[str] | None,
+    typer.Option("-b", "--broker", metavar="NAME", help="Only this broker, by name or address; may be repeated."),
+]
+
+_PERMS = {"2": 2, "4": 4, "6": 6, "w": 2, "r": 4, "rw": 6, "wr": 6}
+_PAIR = re.compile(r"([^=\s]+)=(.*)", re.DOTALL)
+
+
+def perm_of(text: str) -> int:
+    """The bits of a permission: r, w, rw, or RocketMQ's 4, 2, 6."""
+    if text.lower() not in _PERMS:
+        raise CommandFailed(f"{text!r} is no permission; write r, w or rw (4, 2, 6)", Exit.USAGE)
+    return _PERMS[text.lower()]
+
+
+def pairs_of(words: list[str]) -> dict[str, str]:
+    """KEY=VALUE words as a table; two words without = are a key and its value."""
+    if len(words) == 2 and not any("=" in word for word in words):
+        return {words[0]: words[1]}
+    pairs = {}
+    for word in words:
+        if not (match := _PAIR.fullmatch(word)):
+            raise CommandFailed(f"{word!r} is not KEY=VALUE", Exit.USAGE)
+        pairs[match[1]] = match[2]
+    return pairs
