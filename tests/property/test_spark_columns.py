@@ -41,7 +41,9 @@ def test_any_columns_in_any_order_have_the_values_of_the_full_row(buffer, names)
         internal=st.booleans(),
         since=st.none() | st.integers(0, 2**42),
         until=st.none() | st.integers(0, 2**42),
+        queue_ids=st.none() | st.frozensets(st.integers(-1, 3)),
         first_offset=st.none() | st.just(0),
+        offsets=st.none() | st.frozensets(st.integers(0, 5) | st.just(2**63 - 1)),
     ),
 )
 def test_fast_and_plain_select_the_same_records(buffer, selection):

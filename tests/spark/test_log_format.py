@@ -7,11 +7,13 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.spark.messages import topics_in
 from tests.unit.spark.scans import T0, fill, internal_messages, message, misleading_body, scan
 
 from pyromq.protocol import compression, sysflag
 from pyromq.protocol.record import MAGIC_V2, MessageRecord
 from pyromq.spark.schema import COLUMNS
+from pyromq.testing.cluster import running_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,3 +187,18 @@ def test_an_empty_store_is_an_empty_table(spark, tmp_path):
     frame = spark.read.format("rocketmq_log").load(str(tmp_path))
     assert frame.count() == 0
     assert frame.columns == [*COLUMNS]
+
+
+@pytest.mark.scenario("spark 28")
+def test_the_files_of_a_running_broker_hold_the_rows_that_it_serves(spark):
+    with running_cluster() as cluster, topics_in(cluster) as topics:
+        topic, other = topics.new(4), topics.new(2)
+        topics.send(
+            topic, [b"%d" % number for number in range(300)], tags=lambda n: "AB"[n % 2], keys=lambda n: [f"k{n}"]
+        )
+        topics.send(other, [b"other" * 1000 for _ in range(600)])
+        served = rows(spark.read.format("rocketmq").options(**topics.options(topic)).load())
+        assert len(served) == 300
+        for via in ("log", "queue", "auto"):
+            reader = spark.read.format("rocketmq_log").options(topics=topic, brokerName="broker-a", via=via)
+            assert rows(reader.load(str(cluster.folder / "broker-a"))) == served

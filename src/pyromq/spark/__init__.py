@@ -1,9 +1,120 @@
 """Topics as Spark tables: sources, sink and scans on Spark's Python Data Source API, without a jar of ours.
 
+    import pyromq.spark as mq
+
+    spark = mq.session("localhost:9876")
+    mq.register_topics(spark)
+    spark.sql("SELECT tags, count(*) FROM orders GROUP BY tags").show()
+
 Spark imports the top-level `pyspark_rocketmq*` modules to learn the formats, on the driver and often, and one that
-fails takes all formats away with it. So this package imports nothing by itself: not pyarrow, not numpy, no client.
+fails takes all formats away with it. So this package imports nothing by itself: not pyspark, not pyarrow, no client.
+What is below imports what it needs when it is called.
 """
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from .descriptions import TopicDescription
+    from .diagnosis import Diagnosis
+    from .lag_listener import BatchProgress
+    from .lag_listener import LagListener as _LagListener
+
+__all__ = ["LagListener", "describe", "doctor", "enable", "read", "register_topics", "session", "stream"]
+
+
+def session(
+    namesrv: str | None = None,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    app: str = "pyromq",
+    conf: Mapping[str, str] | None = None,
+    verbose: bool = False,
+) -> SparkSession:
+    """A Spark session with everything of ours switched on: a local one, or that of `master` or `remote`.
+
+    The helpers below ask `namesrv` when they are given no other. Spark's log shows errors alone unless `verbose`.
+    Raises ConfigError if pyspark or Java is missing.
+    """
+    from .sessions import session as made
+
+    return made(namesrv, master=master, remote=remote, app=app, conf=conf, verbose=verbose)
+
+
+def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = False) -> None:
+    """Switch on in a session that somebody else made: the formats, and filters that reach the broker.
+
+    `by_value` sends the package to executors that lack it, for this session. It is pure Python; what it imports
+    (pyarrow, numpy, msgspec, lz4, zstandard) must be there. Streams are planned on the driver, which must have it.
+    """
+    from .sessions import enable as enabled
+
+    enabled(spark, namesrv=namesrv, by_value=by_value)
+
+
+def read(spark: SparkSession, topic: str, namesrv: str | None = None, **options: object) -> DataFrame:
+    """A topic, as far as it goes now.
+
+    `options` are those of the format `rocketmq`; `parallelism` is that of the session unless it is given.
+    """
+    from .views import read as frame
+
+    return frame(spark, topic, namesrv, **options)
+
+
+def stream(spark: SparkSession, topic: str, namesrv: str | None = None, **options: object) -> DataFrame:
+    """A topic as a stream, from its end unless `startingOffsets` says otherwise."""
+    from .views import stream as frame
+
+    return frame(spark, topic, namesrv, **options)
+
+
+def register_topics(
+    spark: SparkSession, namesrv: str | None = None, *, pattern: str = ".*", **options: object
+) -> list[str]:
+    """Make a temporary view of every topic whose whole name matches `pattern`, called as the topic; gives the names.
+
+    Retry, dead-letter and system topics have none. `SELECT` reads a topic as of then, `INSERT INTO` sends to it.
+    Names with a hyphen need backticks. `options` are those of the format `rocketmq`, for all of them; secrets are
+    refused, since a view shows its options.
+    """
+    from .views import register_topics as registered
+
+    return registered(spark, namesrv, pattern=pattern, **options)
+
+
+def describe(where: SparkSession | str, topic: str, **options: object) -> TopicDescription:
+    """A topic: its queues, how far they go, its groups and how far they are behind. Print it.
+
+    `where` is the address of a name server, or a session; then `topic` may be the name of a view or table, whose
+    options are shown too, which Spark itself never does.
+    """
+    from .descriptions import describe as described
+
+    return described(where, topic, **options)
+
+
+def doctor(spark: SparkSession, namesrv: str | None = None, **options: object) -> Diagnosis:
+    """Look from the driver and from every executor: Python, packages, whether each broker can be reached. Print it.
+
+    `is_well` says whether `problems` is empty. An executor without our package is no error but one of the problems.
+    """
+    from .diagnosis import doctor as looked
+
+    return looked(spark, namesrv, **options)
+
+
+def LagListener(report: Callable[[BatchProgress], None] | None = None) -> _LagListener:
+    """A listener of streaming queries that knows how far each is behind: `spark.streams.addListener(LagListener())`.
+
+    Its `lag` has the messages per queue, by the name or id of the query; `report` is called with every micro-batch.
+    """
+    from .lag_listener import LagListener as Listener
+
+    return Listener(report)

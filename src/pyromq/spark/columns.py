@@ -252,6 +252,9 @@ def _is_chosen(records: Records, selection: Selection) -> NDArray[np.bool_]:
             chosen &= records.head[name] >= least
         if end is not None:
             chosen &= records.head[name] < end
+    for name, among in (("queue_id", selection.queue_ids), ("queue_offset", selection.offsets)):
+        if among is not None:
+            chosen &= np.isin(records.field(name, np.int64), np.array(sorted(among), np.int64))
     if not selection.internal:
         kind = records.sys_flag & sysflag.TRANSACTION_MASK
         chosen &= (kind != sysflag.PREPARED) & (kind != sysflag.ROLLBACK)

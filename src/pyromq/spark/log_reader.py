@@ -18,8 +18,8 @@ from pyromq.protocol.record import HeadKind
 
 from .columns import MAX_ROWS, decode
 from .log_files import head_at, is_record, mapped, next_record, record_size_at
-from .log_plan import LogPart
-from .queue_files import real
+from .log_plan import LogPart, QueuePart
+from .queue_files import may_have_tag, real, tag_codes
 from .selection import Selection
 
 if TYPE_CHECKING:
@@ -30,32 +30,26 @@ if TYPE_CHECKING:
     from .columns import Decoded
     from .gather import Int64s
     from .log_files import LogFile
-    from .log_plan import Part, QueuePart
+    from .log_plan import Part, PlacesPart
     from .options import LogOptions
+    from .queue_files import QueueSlice
 
 logger = logging.getLogger(__name__)
-
-_ENTRIES = 1 << 16  # of a queue, read together
 
 
 def read(part: Part, options: LogOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The wanted rows of a part. Raises StoreError naming file and place for damage that may not be passed over."""
-    scan = _Scan(options, schema)
-    return scan.log(part) if isinstance(part, LogPart) else scan.queue(part)
+    scan = _Scan(options, schema, part.selection)
+    if isinstance(part, LogPart):
+        return scan.log(part)
+    return scan.queues(part) if isinstance(part, QueuePart) else scan.places(part)
 
 
 class _Scan:
-    def __init__(self, options: LogOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: LogOptions, schema: pa.Schema, selection: Selection) -> None:
         self._options = options
         self._schema = schema
-        self._selection: Selection | None = Selection(
-            topics=frozenset(options.topics) if options.topics else None,
-            internal=options.include_internal,
-            since=options.starting_timestamp,
-            until=options.ending_timestamp,
-        )
-        if self._selection == Selection():
-            self._selection = None
+        self._selection = None if selection == Selection() else selection
 
     def log(self, part: LogPart) -> Iterator[pa.RecordBatch]:
         """Every task owns the records that begin in its part; it finds the first of them itself."""
@@ -66,7 +60,7 @@ class _Scan:
         pos: int | None = part.start - file.start
         stop = min(part.end - file.start, len(data))
         if pos:
-            pos = next_record(data, pos, file.start)
+            pos = next_record(data, pos, file.start, stop)
         while pos is not None and pos < stop:
             try:
                 kind = head_at(data, pos, file.start)
@@ -74,7 +68,7 @@ class _Scan:
                     return
                 if kind is HeadKind.END:
                     raise CorruptRecord("zeros where a record should be", file.start + pos)
-                found = self._decode(data, file, self._selection, start=pos, stop=stop)
+                found = self._decode(data, file, start=pos, stop=stop)
             except CorruptRecord as exc:
                 self._report(file, exc, "the rest of the file is left out")
                 pos = None if self._options.on_corrupt == "stop" else _behind(data, exc.offset - file.start, file.start)
@@ -84,38 +78,50 @@ class _Scan:
             pos = found.end
             _let_go(data, pos)
 
-    def queue(self, part: QueuePart) -> Iterator[pa.RecordBatch]:
-        """Messages in the order of the queue; entries are the only ones that are read, so nothing invisible is."""
-        starts = np.array([file.start for file in part.files])
-        for first in range(part.first, part.end, _ENTRIES):
-            try:
-                entries = real(part.queue.entries(first, min(first + _ENTRIES, part.end)))
-            except FileNotFoundError as exc:
-                self._lost(exc.filename)
-                continue
-            places = entries["offset"].astype(np.int64)
-            places = places[(places >= part.log_start) & (places < part.log_end)]
-            numbers = np.searchsorted(starts, places, "right") - 1
-            changes = np.flatnonzero(np.diff(numbers)) + 1
-            for run in np.split(np.arange(len(places)), changes):
-                if len(run):
-                    yield from self._messages(part.files[numbers[run[0]]], places[run], part.queue.topic)
+    def queues(self, part: QueuePart) -> Iterator[pa.RecordBatch]:
+        """Messages in the order of the log, which is also that of each queue; only those that have an entry."""
+        places = np.concatenate([self._places(each, part) for each in part.queues])
+        places.sort(kind="stable")  # which merges what is in order already
+        # An entry that was left behind may point to a message of another queue, which has an entry of its own.
+        places = places[np.diff(places, prepend=-1) > 0]
+        for file in part.files:
+            low, high = np.searchsorted(places, (file.start, file.end))
+            if low < high:
+                yield from self._messages(file, places[low:high])
 
-    def _messages(self, file: LogFile, places: Int64s, topic: str) -> Iterator[pa.RecordBatch]:
+    def _places(self, each: QueueSlice, part: QueuePart) -> Int64s:
+        """Where the messages of a queue lie, without those whose tag has another hash."""
+        try:
+            queue, first, end = each.between(part.start, part.end)
+            entries = real(queue.entries(first, end))
+        except FileNotFoundError as exc:
+            self._lost(exc.filename)
+            return np.empty(0, np.int64)
+        entries = entries[may_have_tag(entries, tag_codes(queue.topic, part.selection.tags))]
+        places = entries["offset"].astype(np.int64)
+        found: Int64s = places[(places >= part.start) & (places < part.end)]
+        return found
+
+    def places(self, part: PlacesPart) -> Iterator[pa.RecordBatch]:
+        """Messages at places that somebody named, who may be wrong about that."""
+        for file in part.files:
+            places = [place for place in part.places if file.start <= place < file.end]
+            data = self._map(file) if places else None
+            if data is None:
+                continue
+            wrong = {place for place in places if not is_record(data, place - file.start, file.start)}
+            for place in sorted(wrong):
+                logger.warning("%s, byte %d: no record begins where the index says", file.path, place - file.start)
+            yield from self._messages(file, np.array([place for place in places if place not in wrong], np.int64))
+
+    def _messages(self, file: LogFile, places: Int64s) -> Iterator[pa.RecordBatch]:
         data = self._map(file)
         if data is None:
             return
-        # An entry that was left behind may point to a record of another topic.
-        selection = Selection(
-            topics=frozenset((topic,)),
-            internal=self._options.include_internal,
-            since=self._options.starting_timestamp,
-            until=self._options.ending_timestamp,
-        )
         positions = places - file.start
         while len(positions):
             try:
-                found = self._decode(data, file, selection, positions=positions[:MAX_ROWS])
+                found = self._decode(data, file, positions=positions[:MAX_ROWS])
             except CorruptRecord as exc:
                 # Here nothing depends on the record before: whatever is set, only this one is left out.
                 self._report(file, exc, "passed over")
@@ -130,7 +136,6 @@ class _Scan:
         self,
         data: mmap.mmap,
         file: LogFile,
-        selection: Selection | None,
         *,
         start: int = 0,
         stop: int | None = None,
@@ -147,7 +152,7 @@ class _Scan:
             include_properties=self._options.include_properties,
             decompress=self._options.decompress,
             verify_crc=self._options.verify_crc,
-            selection=selection,
+            selection=self._selection,
         )
 
     def _report(self, file: LogFile, corrupt: CorruptRecord, at_stop: str) -> None:

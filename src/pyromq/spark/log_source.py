@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from .push_filters import PushFilters
+from .shipping import Shipped
+
 # Spark imports this module to learn the format: what reads is imported when something is read.
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.datasource import Filter, InputPartition
     from pyspark.sql.types import StructType
 
+    from .log_filters import LogFilters
     from .options import LogOptions
 
 
-class LogDataSource(DataSource):
+class LogDataSource(Shipped, DataSource):
     """The format."""
 
     @classmethod
@@ -44,21 +48,33 @@ class LogDataSource(DataSource):
         return LogReader(known.parse(known.LogOptions, given), arrow_schema(schema))
 
 
-class LogReader(DataSourceReader):
+class LogReader(Shipped, DataSourceReader):
     """A scan: planned on the driver, read by the executors."""
 
     def __init__(self, options: LogOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
+        self._filters: LogFilters | None = None
+        # Not a method: see PushFilters.
+        self.pushFilters = PushFilters(self)  # type: ignore[method-assign]  # on purpose
+
+    def push(self, filters: list[Filter]) -> Sequence[Filter]:
+        """Take filters over; gives those that Spark has to apply."""
+        from .log_filters import push
+
+        self._filters, handed_back = push(filters, self._options)
+        return handed_back
 
     def partitions(self) -> list[InputPartition]:
+        from .log_filters import LogFilters
         from .log_plan import plan
 
-        return [*plan(self._options)]
+        return [*plan(self._options, self._filters or LogFilters())]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        from .log_plan import LogPart, QueuePart
+        from .log_plan import LogPart, PlacesPart, QueuePart
         from .log_reader import read
 
         # Spark reads one empty partition when there is none.
-        return read(partition, self._options, self._schema) if isinstance(partition, LogPart | QueuePart) else iter(())
+        is_ours = isinstance(partition, LogPart | QueuePart | PlacesPart)
+        return read(partition, self._options, self._schema) if is_ours else iter(())

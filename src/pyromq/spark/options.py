@@ -261,11 +261,38 @@ class SinkOptions(ConnectionOptions):
     create_topic: int | None = opt("createTopic", integer(1), None, "Create a missing topic with so many queues.")
     job_id: str | None = opt("jobId", text, None, "Stable ids for a batch job that may run again.")
     dedup_lookback: float = opt("dedupLookback", duration, 600.0, "effectively-once: how far back to look.")
+    max_message_bytes: int = opt("maxMessageBytes", size, 4 << 20, "Larger bodies are bad rows; brokers have a limit.")
+
+    @property
+    def is_effectively_once(self) -> bool:
+        return self.guarantee == "effectively-once"
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        """Where bad rows go, if they go anywhere."""
+        word, _, topic = self.on_bad_row.partition(":")
+        return topic if word == "dlq" else None
 
     def check(self) -> None:
         ConnectionOptions.check(self)
         if self.topic is not None and "," in self.topic:
             raise ConfigError("a write goes to one topic: give option topic, or none and a column topic")
+        if self.batch_bytes > self.max_message_bytes:
+            raise ConfigError("batchBytes cannot be more than maxMessageBytes: to a broker a batch is one message")
+        if self.job_id is not None and not (self.job_id.isprintable() and len(self.job_id) <= 200):
+            raise ConfigError("jobId must be printable text of at most 200 characters")
+        if self.is_effectively_once and self.keep_queue_id:
+            raise ConfigError("guarantee=effectively-once chooses the queue; keepQueueId=true does not go with it")
+
+    def check_batch(self) -> None:
+        """What only a batch write minds."""
+        if self.is_effectively_once and self.job_id is None:
+            raise ConfigError("guarantee=effectively-once needs jobId in a batch: the same name when it runs again")
+
+    def check_stream(self) -> None:
+        """What only a stream minds."""
+        if self.job_id is not None:
+            raise ConfigError("jobId is for batch writes; a stream has its query's id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

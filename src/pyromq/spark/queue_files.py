@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pyromq.store.format import CONSUME_QUEUE, ENTRY, PRE_BLANK_SIZE, is_segment_name, queue_folders
+from pyromq.protocol.hashing import tags_code
+from pyromq.store.format import (
+    CONSUME_QUEUE,
+    ENTRY,
+    MAX_EXT_ADDRESS,
+    PRE_BLANK_SIZE,
+    is_segment_name,
+    queue_folders,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,6 +27,8 @@ if TYPE_CHECKING:
 _ENTRY_TYPE = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 assert _ENTRY_TYPE.itemsize == ENTRY.size
 _SAMPLE = 1000
+# The entries of these carry a time in place of a tag.
+_TIMED_TOPICS = frozenset(("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"))
 
 
 class QueueFiles(NamedTuple):
@@ -56,25 +66,50 @@ class QueueFiles(NamedTuple):
                 parts.append(_read(path, begin, size))
         return np.frombuffer(b"".join(parts), _ENTRY_TYPE)
 
-    def search(self, physical: int, end: int) -> int:
-        """The first message before `end` that lies at or behind a physical offset: entries ascend."""
+    def search(self, physical: int, first: int, end: int) -> int:
+        """The first message from `first` on and before `end` that lies at or behind a physical offset: they ascend."""
 
         def is_behind(index: int) -> bool:
             found = self.entries(index, index + 1)
             return bool(len(found) and found["size"][0] != PRE_BLANK_SIZE and found["offset"][0] >= physical)
 
-        return bisect.bisect_left(range(self.first, end), True, key=is_behind) + self.first
+        return bisect.bisect_left(range(first, end), True, key=is_behind) + first
 
-    def only(self, first: int, end: int) -> QueueFiles:
-        """Without files that hold nothing of these messages, for a task to carry."""
-        low, high = first * ENTRY.size, end * ENTRY.size
-        files = tuple(file for file in self.files if file[0] < high and file[0] + file[2] > low)
-        return QueueFiles(self.topic, self.queue_id, files)
+    def sample(self, end: int) -> NDArray[np.void]:
+        """Some entries in front of `end`, to estimate the others by."""
+        return real(self.entries(max(self.first, end - _SAMPLE), end))
 
-    def mean_size(self, end: int) -> float:
-        """The mean size of records, of a sample of the newest."""
-        found = real(self.entries(max(self.first, end - _SAMPLE), end))
-        return float(found["size"].mean()) if len(found) else 0.0
+
+class QueueSlice(NamedTuple):
+    """Messages of one queue, `end` exclusive."""
+
+    queue: QueueFiles
+    first: int
+    end: int
+
+    def between(self, start: int, end: int) -> QueueSlice:
+        """Those of them that lie in this stretch of the log."""
+        first = self.queue.search(start, self.first, self.end)
+        return QueueSlice(self.queue, first, self.queue.search(end, first, self.end))
+
+    def near(self, start: int, end: int) -> QueueSlice:
+        """At least those that lie in this stretch of the log, without files that have none: for a task to carry."""
+        queue = self.queue
+        if len(queue.files) == 1:
+            return self
+        firsts = [real(queue.entries(file[0] // ENTRY.size, file[0] // ENTRY.size + 1)) for file in queue.files]
+        begins = [int(found["offset"][0]) if len(found) else -1 for found in firsts]
+        files = tuple(
+            file
+            for number, file in enumerate(queue.files)
+            if begins[number] < end and (number + 1 == len(begins) or not 0 <= begins[number + 1] <= start)
+        )
+        low, high = (files[0][0], files[-1][0] + files[-1][2]) if files else (0, 0)
+        return QueueSlice(
+            QueueFiles(queue.topic, queue.queue_id, files),
+            max(self.first, low // ENTRY.size),
+            min(self.end, high // ENTRY.size),
+        )
 
 
 def queues_of(root: Path, topics: Iterable[str] | None) -> Iterator[QueueFiles]:
@@ -97,6 +132,23 @@ def real(entries: NDArray[np.void]) -> NDArray[np.void]:
     sizes = entries["size"]
     found: NDArray[np.void] = entries[(sizes > 0) & (sizes != PRE_BLANK_SIZE) & (entries["offset"] >= 0)]
     return found
+
+
+def tag_codes(topic: str, tags: Iterable[str] | None) -> NDArray[np.int64] | None:
+    """What entries of messages with one of these tags have; None if entries cannot tell."""
+    if tags is None or topic in _TIMED_TOPICS:
+        return None
+    tags = sorted(tags)
+    # What stands for bytes that are no text was hashed by whoever wrote it, who may have seen more or fewer of them.
+    return None if any("\ufffd" in tag for tag in tags) else np.array([tags_code(tag) for tag in tags], np.int64)
+
+
+def may_have_tag(entries: NDArray[np.void], codes: NDArray[np.int64] | None) -> NDArray[np.bool_]:
+    """Which entries have one of these codes, or an address in the place of theirs."""
+    if codes is None:
+        return np.ones(len(entries), np.bool_)
+    own = entries["tags"].astype(np.int64)
+    return np.isin(own, codes) | (own <= MAX_EXT_ADDRESS)
 
 
 def _read(path: str, at: int, size: int) -> bytes:

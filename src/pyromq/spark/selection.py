@@ -12,9 +12,16 @@ if TYPE_CHECKING:
     from pyromq.protocol.record import MessageRecord
 
 RETRY_PREFIX = "%RETRY%"
-# Where brokers park messages on their way: half messages and their ends, delayed ones (4.x and 5.x), popped ones.
+# Where brokers park messages on their way: half messages, their ends and those that nobody decided on, delayed ones
+# (4.x and 5.x), popped ones.
 _PARKED = frozenset(
-    ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
+    (
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SCHEDULE_TOPIC_XXXX",
+        "rmq_sys_wheel_timer",
+    )
 )
 _PARKED_PREFIXES = (RETRY_PREFIX, "rmq_sys_REVIVE_LOG_")
 # Records of these types never get into a queue.
@@ -35,8 +42,35 @@ class Selection:
     internal: bool = True  # False hides what waits inside the broker, unless `topics` names it, and what never left it
     since: int | None = None  # store time in ms
     until: int | None = None  # exclusive
+    queue_ids: frozenset[int] | None = None
     first_offset: int | None = None  # of the queue
     end_offset: int | None = None  # exclusive
+    offsets: frozenset[int] | None = None  # only these of the queue
+
+    @property
+    def chooses_nothing(self) -> bool:
+        """Whether no record can be wanted."""
+        empty: frozenset[object] = frozenset()
+        return empty in (self.topics, self.tags, self.queue_ids, self.offsets)
+
+    @property
+    def names_queues(self) -> bool:
+        """Whether queues and their entries can tell something about what is wanted."""
+        offsets = (self.first_offset, self.end_offset)
+        return (self.topics, self.tags, self.queue_ids, self.offsets, *offsets) != (None,) * 6
+
+    @property
+    def least_offset(self) -> int:
+        """No message in front of this offset of its queue is wanted."""
+        return max(self.first_offset or 0, min(self.offsets, default=0) if self.offsets is not None else 0)
+
+    @property
+    def most_offset(self) -> int | None:
+        """Nor one from this one on."""
+        ends = [] if self.end_offset is None else [self.end_offset]
+        if self.offsets is not None:
+            ends.append(max(self.offsets, default=-1) + 1)
+        return min(ends, default=None)
 
     @property
     def needs_topic(self) -> bool:
@@ -51,6 +85,8 @@ class Selection:
         """Whether a decoded record is wanted."""
         if not self.has_topic(record.topic):
             return False
+        if self.queue_ids is not None and record.queue_id not in self.queue_ids:
+            return False
         if not self.internal and sysflag.transaction_type(record.sys_flag) in _NEVER_DELIVERED:
             return False
         if self.since is not None and record.store_timestamp < self.since:
@@ -61,6 +97,8 @@ class Selection:
 
     def has_offset(self, queue_offset: int) -> bool:
         """Whether a message is wanted by its place in the queue. Asked for each message of an inner batch."""
-        return (self.first_offset is None or queue_offset >= self.first_offset) and (
-            self.end_offset is None or queue_offset < self.end_offset
+        return (
+            (self.first_offset is None or queue_offset >= self.first_offset)
+            and (self.end_offset is None or queue_offset < self.end_offset)
+            and (self.offsets is None or queue_offset in self.offsets)
         )

@@ -1,7 +1,8 @@
-"""Spark format `rocketmq`: topics as tables, read from brokers in batch and as a stream.
+"""Spark format `rocketmq`: topics as tables, read from and written to brokers in batch and as a stream.
 
     spark.read.format("rocketmq").option("namesrv", "host:9876").option("subscribe", "orders").load()
     spark.readStream.format("rocketmq").options(namesrv="host:9876", subscribe="orders").load()
+    frame.write.format("rocketmq").options(namesrv="host:9876", topic="orders").mode("append").save()
 
 Any broker that speaks RocketMQ's protocol will do. The options are in `options.py`, the columns in `schema.py`.
 """
@@ -14,20 +15,35 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from pyromq.errors import ConfigError
 
+from .push_filters import PushFilters
+from .shipping import Shipped
+
 # Spark imports this module to learn the format: what reads is imported when something is read.
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamReader, Filter, InputPartition
+    from pyspark.sql.datasource import (
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+        Filter,
+        InputPartition,
+    )
     from pyspark.sql.types import StructType
 
-    from .options import SourceOptions
+    from .options import SinkOptions, SourceOptions
     from .pushdown import Pushed
 
 
-class RocketMQDataSource(DataSource):
+class RocketMQDataSource(Shipped, DataSource):
     """The format."""
+
+    # Spark plans with an instance of its own, and ends the batches of a stream with one that went through a pickle.
+    _was_planned = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_was_planned": True}
 
     @classmethod
     def name(cls) -> str:
@@ -58,6 +74,35 @@ class RocketMQDataSource(DataSource):
         options.check_stream()
         return RocketMQStreamReader(options, arrow_schema(schema))
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from . import sink
+
+        sink.refuse_overwrite(overwrite)
+        options = self._sink_options()
+        options.check_batch()
+        return sink.RocketMQWriter(sink.plan(schema, options, streams=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from . import sink
+
+        sink.refuse_overwrite(overwrite)
+        options = self._sink_options()
+        options.check_stream()
+        # Rows that are sent must not fail to be committed because a name server is away.
+        return sink.RocketMQStreamWriter(sink.plan(schema, options, streams=True, afresh=not self._was_planned))
+
+    def _sink_options(self) -> SinkOptions:
+        from . import options as known
+
+        kinds = (known.SourceOptions, known.SinkOptions)
+        if not known.shown(kinds, self.options):
+            # Those of a table are in the metadata of its schema, but here that may be of the table selected from.
+            raise ConfigError(
+                "there are no options, so nothing says where to: Spark does not keep those of a table for writing; use "
+                "INSERT INTO t WITH (namesrv = '…', topic = '…') …, or a temporary view, which keeps them"
+            )
+        return known.parse(known.SinkOptions, self.options, others=kinds)
+
     def _source_options(self, schema: StructType) -> SourceOptions:
         from . import options as known
         from .schema import metadata_of
@@ -72,7 +117,7 @@ class RocketMQDataSource(DataSource):
         return known.parse(known.SourceOptions, given, others=kinds)
 
 
-class RocketMQReader(DataSourceReader):
+class RocketMQReader(Shipped, DataSourceReader):
     """A batch read: planned on the driver, read by the executors."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
@@ -100,19 +145,3 @@ class RocketMQReader(DataSourceReader):
 
         # Spark reads one empty partition when there is none.
         return read(partition, self._options, self._schema) if isinstance(partition, PullPart) else iter(())
-
-
-class PushFilters:
-    """`pushFilters` of a reader, in a form that does no harm while Spark's push-down is off, which it is by default.
-
-    Then Spark refuses any reader whose method is not the one of the base class, and looks at `__func__` to tell. While
-    it is on, Spark only calls it.
-    """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, reader: RocketMQReader) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Filter]) -> Sequence[Filter]:
-        return self._reader.push(filters)

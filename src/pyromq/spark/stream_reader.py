@@ -30,6 +30,7 @@ from .link import Link
 from .offsets import StreamOffset, place, ranges, without
 from .planning import FIRST_GUESS, QueueRange, admit, plan
 from .pulls import PullPart, read, report_loss
+from .shipping import Shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,7 +49,7 @@ logger = logging.getLogger(__name__)
 _WORTH_A_SAMPLE = 4 << 20
 
 
-class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RocketMQStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Lives on the driver as long as its query does; a copy of it, without connections, reads in the tasks."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:

@@ -18,7 +18,7 @@ from pyromq.errors import StoreError
 from pyromq.protocol.record import MessageRecord, decode_record, encode_record
 from pyromq.spark import options as known
 from pyromq.spark import plain_columns
-from pyromq.spark.log_files import log_end, log_files
+from pyromq.spark.log_files import first_since, log_end, log_files, next_record
 from pyromq.spark.log_plan import QueuePart, plan
 from pyromq.spark.log_reader import read
 from pyromq.spark.schema import ARROW_SCHEMA
@@ -91,6 +91,19 @@ def test_a_few_topics_of_many_are_read_by_their_queues_and_all_of_them_by_the_lo
     assert QueuePart not in ways()
 
 
+@pytest.mark.parametrize("kind", ["lost", "batches"])
+def test_topics_whose_queues_cannot_be_read_are_read_along_the_log(damaged, kind):
+    whole = scan(damaged, PLACES, topics="orders")
+    folder = damaged / "consumequeue" / "orders"
+    if kind == "batches":
+        (damaged / "batchconsumequeue").mkdir()
+        folder.rename(damaged / "batchconsumequeue" / "orders")
+    else:
+        shutil.rmtree(folder)
+    assert scan(damaged, PLACES, topics="orders") == whole
+    assert scan(damaged, PLACES, topics="orders,payments") == scan(damaged, PLACES, topics="orders,payments", via="log")
+
+
 @pytest.mark.parametrize("via", ["log", "queue"])
 @pytest.mark.parametrize("size", ["1k", "3k", "7000", "1m"])
 def test_the_size_of_the_parts_changes_no_rows(store, via, size):
@@ -113,6 +126,23 @@ def test_a_copy_of_a_record_inside_of_a_body_is_not_taken_for_one(tmp_path):
     records = [message(number, body=inner * 5) for number in range(50)]
     fill(tmp_path, records, commit_log_file_size=1 << 20)
     assert len(scan(tmp_path, PLACES, partitionBytes="100")) == 50
+
+
+def test_a_search_for_a_record_ends_where_it_is_told_to(store):
+    data = log_paths(store)[0].read_bytes()
+    first, second = (row["physicalOffset"] for row in scan(store, PLACES)[:2])
+    assert next_record(data, first, 0, first) is None
+    assert next_record(data, first, 0, first + 1) == first
+    assert next_record(data, first + 1, 0, second) is None
+    assert next_record(data, first + 1, 0, second + 1) == second
+
+
+@pytest.mark.parametrize(("since", "expected"), [(0, 0), (T0, 0), (T0 + 1, 1), (T0 + 150, 150), (T0 + 299, 299)])
+def test_the_first_record_since_a_time_is_found(store, since, expected):
+    rows = scan(store, PLACES)
+    files = log_files(store)
+    assert first_since(files, since, log_end(files)) == rows[expected]["physicalOffset"]
+    assert first_since(files, T0 + 300, log_end(files)) == log_end(files)
 
 
 @pytest.mark.scenario("spark 30")
@@ -264,6 +294,18 @@ def test_batches_stay_small_when_messages_are_large(tmp_path):
             most = max(most, pa.total_allocated_bytes() - before)
     assert rows == 9
     assert most < 20 << 20
+
+
+@pytest.mark.parametrize(("time", "kept"), [(0, 0), (T0 + 150, 25), (T0 + 299, 50)])
+def test_messages_whose_entries_a_running_broker_has_not_written_yet_are_read_from_the_log(damaged, time, kept):
+    whole = scan(damaged, PLACES, topics="orders")
+    (damaged / "abort").write_bytes(b"")
+    overwrite(damaged / "checkpoint", 8, time.to_bytes(8, "big"))
+    for path in (damaged / "consumequeue" / "orders").glob("*/*"):
+        at = min(max(kept * 20 - int(path.name), 0), path.stat().st_size)
+        overwrite(path, at, bytes(path.stat().st_size - at))
+    for via in ("queue", "auto"):
+        assert scan(damaged, PLACES, topics="orders", via=via) == whole
 
 
 def test_a_path_without_a_store_is_refused(tmp_path):

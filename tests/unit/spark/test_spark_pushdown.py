@@ -9,8 +9,9 @@ from pyspark.sql import datasource as spark
 
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.spark.planning import QueueRange
+from pyromq.spark.push_filters import PushFilters
 from pyromq.spark.pushdown import Pushed, push
-from pyromq.spark.source import PushFilters, RocketMQReader
+from pyromq.spark.source import RocketMQReader
 
 QUEUE = MessageQueue(broker_name="broker-a", queue_id=1, topic="orders")
 

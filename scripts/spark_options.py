@@ -1,0 +1,76 @@
+"""The tables of options in docs/spark.md: made anew from the declarations, or compared with them (`--check`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+
+from pyromq.spark.meta_options import MetaOptions
+from pyromq.spark.option_values import OptionInfo, declared, duration, size
+from pyromq.spark.options import ConnectionOptions, LogOptions, SinkOptions, SourceOptions
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "spark.md"
+KINDS: dict[str, type] = {
+    "connection": ConnectionOptions,
+    "source": SourceOptions,
+    "sink": SinkOptions,
+    "log": LogOptions,
+    "meta": MetaOptions,
+}
+REQUIRED = frozenset(("namesrv", "path", "table"))
+
+_BLOCK = re.compile(r"(?<=<!-- options: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_UNITS = ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k"))
+_TIMES = ((3600, "h"), (60, "m"), (1, "s"))
+
+
+def table(kind: type) -> str:
+    """The options of a kind; those of every connection only in their own table."""
+    shared = {name for name, _ in declared(ConnectionOptions)} if kind is not ConnectionOptions else set()
+    defaults = {each.name: each.default for each in dataclasses.fields(kind)}
+    lines = ["| Option | Default | Meaning |", "|---|---|---|"]
+    lines += [row(info, defaults[name]) for name, info in declared(kind) if name not in shared]
+    return "\n".join([*lines, ""])
+
+
+def row(info: OptionInfo, default: object) -> str:
+    also = f" Also `{'`, `'.join(info.aliases)}`." if info.aliases else ""
+    meaning = f"{info.doc}{also}".replace("|", "\\|").replace("<", "&lt;")
+    return f"| `{info.key}` | {shown(info, default)} | {meaning} |"
+
+
+def shown(info: OptionInfo, default: object) -> str:
+    if info.key in REQUIRED:
+        return "required"
+    if default in (None, (), ""):
+        return ""
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    units = _UNITS if info.parse is size else _TIMES if info.parse is duration else ()
+    for unit, name in units:
+        if isinstance(default, int | float) and default >= unit and default % unit == 0:
+            return f"`{default // unit:.0f}{name}`"
+    return f"`{default}`"
+
+
+def render(page: str) -> str:
+    """`page` with its tables as they should be."""
+    return _BLOCK.sub(lambda found: f"{found[1]}{found[2]}{table(KINDS[found[1]])}", page)
+
+
+def main(arguments: list[str]) -> int:
+    page = PAGE.read_text()
+    if arguments == ["--check"]:
+        if render(page) == page:
+            return 0
+        print("docs/spark.md does not list the options as they are; python scripts/spark_options.py makes it do so")
+        return 1
+    PAGE.write_text(render(page))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

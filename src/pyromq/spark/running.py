@@ -1,0 +1,94 @@
+"""Programs for a session: a file of Python or of SQL, and the streaming queries that it leaves running."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ConfigError, PyroMQError
+
+from .sql_text import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+# The second is of an executor that has no class of ours to raise (`shipping`).
+_OURS = re.compile(r"^(?:pyromq\.errors\.\w+: |RuntimeError: (?=.* which PyroMQ needs there))(.*)$", re.MULTILINE)
+
+
+class StatementFailed(PyroMQError):
+    """Spark refused a statement, or failed at it: `line` is where it begins in the file."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line = line
+
+
+def run_sql(spark: SparkSession, path: Path, values: Mapping[str, str], *, rows: int = 100) -> None:
+    """Run the statements of a file one after the other, and print what each gives, `rows` of it at most.
+
+    `values` are what `:name` stands for, as strings. Raises StatementFailed at the first that fails.
+    """
+    from pyspark.errors import PySparkException
+
+    for statement in statements(_text(path)):
+        try:
+            frame = spark.sql(statement.text, args=dict(values)) if values else spark.sql(statement.text)
+            if frame.columns:
+                frame.show(rows, truncate=False)
+        except PySparkException as exc:
+            raise StatementFailed(statement.line, reason(str(exc))) from exc
+
+
+def our_words(said: str) -> str | None:
+    """What our code said inside an error of Spark's; None if it comes from elsewhere."""
+    found = _OURS.findall(said)
+    return found[-1] if found else None
+
+
+def reason(said: str) -> str:
+    """What an error of Spark's comes to: of one that our code raised its own words, of another the first line."""
+    if ours := our_words(said):
+        return ours
+    head, _, sql = said.strip().partition("\n")
+    # Where a statement cannot be parsed, Spark points at the place. A plan would only hide what is wrong.
+    return f"{head}\n{sql}" if "== SQL" in sql else head.rstrip(";")
+
+
+def run_python(path: Path, arguments: list[str], names: Mapping[str, object]) -> None:
+    """Run a program as Python itself would, with `names` known to it from the start."""
+    _text(path)
+    before = sys.argv, sys.path[0]
+    sys.argv, sys.path[0] = [str(path), *arguments], str(path.parent.absolute())
+    try:
+        runpy.run_path(str(path), dict(names), run_name="__main__")
+    finally:
+        sys.argv, sys.path[0] = before
+
+
+def wait_for_queries(spark: SparkSession) -> None:
+    """Wait until no streaming query runs any more. Raises what one of them ended with."""
+    while spark.streams.active:
+        spark.streams.awaitAnyTermination()
+        spark.streams.resetTerminated()
+
+
+def named(arguments: list[str]) -> dict[str, str]:
+    """The arguments `name=value` of a file of SQL. Raises ConfigError for others."""
+    pairs = [argument.partition("=") for argument in arguments]
+    for name, equals, _ in pairs:
+        if not equals or not name.isidentifier():
+            raise ConfigError(f"a file of SQL takes arguments name=value, for :name in it, not {name!r}")
+    return {name: value for name, _, value in pairs}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path} cannot be read: {exc}") from exc
