@@ -14,9 +14,11 @@ import asyncio
 import logging
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from examples import bookkeeping
 from examples.bookkeeping import Books
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+T = TypeVar("T")
+
 ROOT = Path(__file__).parents[1]
 TOPICS = ("orders", "payments", "reminders", "paid-orders")
 PIPELINE_GROUPS = ("spark-paid", "spark-revenue")
@@ -51,6 +55,15 @@ SPARK = {
     "spark.ui.showConsoleProgress": "false",
 }
 PATIENCE = 180.0
+
+
+# One thread for everything that is asked of Spark: a session is the active one only where it was made, and without an
+# active session Spark does not find our format when a query starts.
+_spark_thread = ThreadPoolExecutor(1, "spark")
+
+
+async def in_spark_thread(call: Callable[..., T], *arguments: object, **options: object) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_spark_thread, partial(call, *arguments, **options))
 
 
 class Demo:
@@ -157,13 +170,13 @@ class Demo:
         self.progress.update(waiting, completed=1)
         began = time.perf_counter()
         queries = [
-            await asyncio.to_thread(start, spark, namesrv, folder) for start in (pipeline.paid_orders, pipeline.revenue)
+            await in_spark_thread(start, spark, namesrv, folder) for start in (pipeline.paid_orders, pipeline.revenue)
         ]
         async with AdminClient(namesrv) as admin:
 
             async def rows() -> int:
                 for query in queries:
-                    if (error := await asyncio.to_thread(query.exception)) is not None:
+                    if (error := await in_spark_thread(query.exception)) is not None:
                         raise error
                 stored = sum(offsets.max_offset for offsets in (await admin.topics.stats("paid-orders")).values())
                 # The last row counts once both queries have said that they are through.
@@ -173,9 +186,9 @@ class Demo:
             await self._follow("Spark joins", self.payments, rows)
         rate = 2 * self.payments / (time.perf_counter() - began)
         for query in queries:
-            await asyncio.to_thread(_stop_at_rest, query)
+            await in_spark_thread(_stop_at_rest, query)
         table = spark.read.parquet(str(folder / "revenue")).orderBy("revenue", ascending=False)
-        found = await asyncio.to_thread(table.collect)
+        found = await in_spark_thread(table.collect)
         self.facts.append(("Spark", f"joined and summed {self.payments:,} payments, {rate:,.0f} messages a second"))
         return [Product(row["product"], row["orders"], row["pieces"], row["revenue"]) for row in found]
 
@@ -214,7 +227,7 @@ async def _lag(admin: AdminClient, group: str) -> int:
 async def start_spark(namesrv: str) -> SparkSession:
     import pyromq.spark as mq
 
-    return await asyncio.to_thread(mq.session, namesrv, master="local[2]", app="demo", conf=SPARK)
+    return await in_spark_thread(mq.session, namesrv, master="local[2]", app="demo", conf=SPARK)
 
 
 async def main(orders: int, report: Path, keep: bool, console: Console) -> bool:
@@ -249,7 +262,7 @@ async def main(orders: int, report: Path, keep: bool, console: Console) -> bool:
         if keep:
             _say_how_to_look(namesrv, cluster.folder, console)
             await asyncio.Event().wait()
-        await asyncio.to_thread((await _awaited(spark)).stop)
+        await in_spark_thread((await _awaited(spark)).stop)
     return agree and not any(left.values())
 
 
