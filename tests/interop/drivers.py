@@ -4,7 +4,8 @@ Each driver is a small program of ours around a client of theirs: `java/Peer.jav
 started with the name server's address, says `ready`, and then takes one command per line, with `key=value` options:
 
     send topic body [tags keys delay size vip]     says  sent STATUS ID OFFSET-ID BROKER QUEUE OFFSET
-         [property]                                a property of the user as NAME:VALUE, and commas in keys: Java only
+         [property trace]                          a property of the user as NAME:VALUE, commas in keys, and a trace of
+                                                   what becomes of it: Java only
     async, oneway, batch  topic count [tags]       the bodies are TOPIC-0, TOPIC-1, …
     ordered topic orders count                     bodies a-0, b-0, …, a-1, b-1, …; a letter stays in its queue
     push name group topic [tags orderly broadcast fail max]   a consumer starts; each message gives
@@ -13,15 +14,23 @@ started with the name server's address, says `ready`, and then takes one command
     leave name                                     that consumer ends
     lite name group topic queue count [offset]     reads one queue with the lite pull consumer and commits
 
-The Java client alone knows these, and starts a consumer with  client NAME CLIENT-ID:
+Java and Go, but not Node, know these:
 
-    send … [shard compression]                     to the queue of a key's hash; LZ4, ZSTD or ZLIB with 5.5.0
     request topic body                             waits for an answer and says  reply BODY
     transaction group topic body state [check]     a half message and what becomes of it, at once and when the broker
                                                    asks, which says  checked GROUP ID TRANSACTION-ID
+    push … [reply]                                 answers say re:BODY
+
+The Java client alone knows these, and starts a consumer with  client NAME CLIENT-ID:
+
+    send … [shard compression]                     to the queue of a key's hash; LZ4, ZSTD or ZLIB with 5.5.0
+    send … [timer]                                 in so many milliseconds, says  handle ID HANDLE : 5.5.0 only
+    recall topic handle                            takes that back and says  recalled ID : 5.5.0 only
     id id                                          what it reads out of a message's id:  id MILLISECONDS PROCESS
-    push … [strategy sql show reply]               for strategies see java/Strategies.java; blanks in SQL are written +;
-                                                   the property to show gives  shown NAME VALUE; replies say re:BODY
+    push … [strategy sql show trace]               for strategies see java/Strategies.java; blanks in SQL are written +;
+                                                   the property to show gives  shown NAME VALUE
+    push … [pop]                                   lets the broker assign queues, and pops for so many milliseconds if
+                                                   the group's mode says so: 5.5.0 only
 
 `fail=2` makes a consumer fail the first two times it sees a message, `max=2` limits how often it is tried again. The
 end of a command is `done N` or `failed N REASON`, N counting the commands.

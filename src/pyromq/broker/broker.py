@@ -139,7 +139,7 @@ class Broker(Service):
             registering.cancel()
             await asyncio.wait([registering])
         await parts.registration.unregister()
-        parts.pulls.stop()
+        parts.stop_waiting()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(drain):
                 while ports.connections:

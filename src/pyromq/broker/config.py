@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyromq.errors import ConfigError, NoPermission, ServerError
-from pyromq.protocol.bodies import DataVersion
+from pyromq.protocol.bodies import DataVersion, MessageRequestMode
 from pyromq.remoting import ClientConfig, ServerConfig, TlsConfig, split_addresses
 from pyromq.remoting.log_levels import KEY as LOG_LEVEL
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels, with_levels_of
@@ -138,6 +138,12 @@ class BrokerConfig:
     short_polling_ms: int = option("shortPollingTimeMills", 1000, "That short time.", min=1, hot=True)
     enable_property_filter: bool = option("enablePropertyFilter", False, "Allow SQL92 subscriptions.", hot=True)
     filter_support_retry: bool = option("filterSupportRetry", False, "Filter retried messages, too.", hot=True)
+    calc_filter_bitmap: bool = option(
+        "enableCalcFilterBitMap",
+        False,
+        "Find out whom a message concerns when it is stored; has an effect with enableConsumeQueueExt only.",
+        hot=True,
+    )
     filter_consumers: int = option(
         "expectConsumerNumUseFilter",
         32,
@@ -226,6 +232,55 @@ class BrokerConfig:
     )
     recall_when_not_writable: bool = option(
         "allowRecallWhenBrokerNotWriteable", True, "Also while brokerPermission keeps messages out.", hot=True
+    )
+
+    # POP.
+    revive_queues: int = option(
+        "reviveQueueNum", 8, "Queues of the topic that remembers what was popped. More never hurt.", min=1, max=256
+    )
+    revive_interval: int = option(
+        "reviveInterval", 1000, "Pause between two looks for popped messages that were not acknowledged.", min=10
+    )
+    pop_buffer: int = option(
+        "popCkMaxBufferSize",
+        200_000,
+        "Pops that are held in memory while it is decided what comes back; what is beyond waits on disk.",
+        min=1,
+    )
+    pop_polling: int = option(
+        "popPollingSize", 1024, "Pops of one group that may wait for the same queue.", min=0, hot=True
+    )
+    pop_polling_total: int = option("maxPopPollingSize", 100_000, "Pops that may wait altogether.", min=0, hot=True)
+    pop_from_retry: int = option(
+        "popFromRetryProbability", 20, "Percent of pops that look for retried messages first.", min=0, max=100, hot=True
+    )
+    retry_topic_v2: bool = option(
+        "enableRetryTopicV2",
+        False,
+        "Call retry topics of POP %RETRY%group+topic in place of %RETRY%group_topic.",
+        hot=True,
+    )
+    retry_topic_v1_too: bool = option(
+        "retrieveMessageFromPopRetryTopicV1", True, "With that, also pop what is still in the other one.", hot=True
+    )
+    pop_dead_letters: bool = option(
+        "popDeadLetterEnable",
+        True,
+        "Let a popped message that nobody acknowledges become a dead letter after retryMaxTimes of its group; "
+        "RocketMQ tries it for ever.",
+        hot=True,
+    )
+    server_load_balancer: bool = option(
+        "serverLoadBalancerEnable", True, "Clear it to assign all queues to every member that asks.", hot=True
+    )
+    default_request_mode: MessageRequestMode = option(
+        "defaultMessageRequestMode",
+        MessageRequestMode.PULL,
+        "How groups consume that let the broker assign queues, unless mqadmin setConsumeMode says otherwise.",
+        hot=True,
+    )
+    default_pop_share: int = option(
+        "defaultPopShareQueueNum", -1, "Members that share the queues of one in POP mode; -1 shares all.", hot=True
     )
 
     # Transactions.
@@ -385,8 +440,8 @@ def check_settings(settings: Settings) -> None:
         raise ConfigError(f"namesrvAddr: {exc}", settings.origin("namesrvAddr")) from exc
     if addresses and config.fetch_namesrv_addr:
         logger.info("namesrvAddr is set; fetchNamesrvAddrByAddressServer has no effect")
-    if settings[LaterConfig].filter_bitmap:
-        logger.warning("enableCalcFilterBitMap has no effect yet: filters look at the messages, with the same results")
+    if config.calc_filter_bitmap and not settings[StoreConfig].consume_queue_ext:
+        logger.warning("enableCalcFilterBitMap has no effect without enableConsumeQueueExt, which gives bitmaps a place")
     if config.is_slave and config.broker_id <= 0:
         raise ConfigError("brokerRole SLAVE needs a brokerId above 0", settings.origin("brokerRole"))
     if config.is_slave:

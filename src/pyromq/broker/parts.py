@@ -22,12 +22,14 @@ from .client_requests import ClientProcessors, LockProcessors
 from .clients import Clients
 from .consumer_calls import ConsumerCallProcessors, RebalanceNotices
 from .consumer_offsets import ConsumerOffsets
+from .filter_bits import FilterBits
 from .filters import Filters
 from .groups import GroupTable
 from .half_queue import HalfQueue
 from .locks import QueueLocks
 from .lookup_requests import LookupProcessors
 from .offset_requests import OffsetProcessors, QueueProcessors
+from .pop_parts import PopParts
 from .progress import Progress
 from .protection import Protection
 from .pull import PullProcessor
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 
     from pyromq.remoting import Processor, RemotingClient
     from pyromq.store import MessageStore
+    from pyromq.store.consume_queue import ConsumeQueue
 
     from .config import LiveConfig
 
@@ -101,13 +104,15 @@ class Parts:
         self.clients = Clients(self._notices.post)
         self._filters = Filters(live, clock)
         self.clients.emptied = self._filters.unregister
+        if store_config.consume_queue_ext:
+            store.bitmaps = FilterBits(self._filters, live).of_topic
         self.pulls = PullProcessor(
             *(store, self._topics, self._groups, self.clients, self._offsets, self._stats, live, self._filters),
             offset_moved=self._offset_moved,
         )
         self._appends = Appends(
             store,
-            self.pulls.arrived,
+            self._arrived,
             self._stats.throughput,
             sync_flush=store_config.flush is FlushDiskType.SYNC_FLUSH,
             sync_flush_timeout=store_config.sync_flush_timeout / 1000,
@@ -121,9 +126,16 @@ class Parts:
             *(store, self._appends, self._halves, self._topics, self.clients, live, clock), store_host=store_host
         )
 
+        self._client = client
+        self._pops = PopParts(
+            *(store, self._appends, self._timers, self._topics, self._groups, self._offsets, self._stats, live, clock),
+            store_host=store_host,
+        )
+
         self.state = BrokerState(store.root, live, self._topics, self._groups, self._offsets)
         self.state.keep(delay_offsets_file(store.root), self._schedule.kept)
         self.state.keep(consumer_filters_file(store.root), self._filters)
+        self._pops.keep(self.state)
         self._settings_file = SavedFile(Path(live.config.config_path))
 
         requests = RegistrationRequests(live, self._topics, address=address, ha_address=ha_address)
@@ -137,6 +149,7 @@ class Parts:
         self._halves.load()
         if self._live.config.timer_wheel:
             self._timer_upkeep.load()
+            self._pops.load()
 
     # Requests
 
@@ -176,6 +189,7 @@ class Parts:
             ).table(),
             **recalls.table(),
             **self.pulls.table(),
+            **self._pops.processors(clients, self._client, lambda: self.registration.name_servers),
             **replies.table(),
             **ClientProcessors(clients, topics, groups, self._filters, live, clock).table(),
             **LockProcessors(QueueLocks(), clock).table(),
@@ -197,7 +211,7 @@ class Parts:
             **FigureProcessors(info, stats, self._schedule.snapshot).table(),
             **ProgressProcessors(progress, topics, groups, offsets, clock, lambda: self._address).table(),
             **CleaningProcessors(store, topics, self._delete_queues).table(),
-            **LookupProcessors(store, clients).table(),
+            **LookupProcessors(store, clients, self._filters).table(),
         }
         return table | resets.before(table)
 
@@ -210,6 +224,7 @@ class Parts:
         if self._live.config.timer_wheel:
             yield "deliver timers", self._timers.run()
             yield "save timers", self._timer_upkeep.run()
+            yield from self._pops.services()
         yield "check transactions", self._check_back.run()
         yield "notify consumers", self._notices.run()
         yield "maintain store", self._maintain_store()
@@ -253,9 +268,14 @@ class Parts:
             await asyncio.sleep(_PROTECT)
             protection.stop_slow_groups()
 
+    def stop_waiting(self) -> None:
+        """Answer all who wait for messages."""
+        self.pulls.stop()
+        self._pops.stop()
+
     async def finish(self, timeout: float) -> None:
         """Store what has arrived and answer all who wait: pulls at once, senders when their messages are on disk."""
-        self.pulls.stop()
+        self.stop_waiting()
         self._appends.flush()
         if self._store.config.flush is FlushDiskType.SYNC_FLUSH:
             # Those who were first to wait are the first to be answered.
@@ -266,8 +286,15 @@ class Parts:
         self._appends.flush()
         if self._live.config.timer_wheel:
             await self._timer_upkeep.close()
-        await asyncio.wait([asyncio.wrap_future(self._store.flushed())], timeout=_LAST_FLUSH)
+        flushed = asyncio.wrap_future(self._store.flushed())
+        await asyncio.wait([flushed], timeout=_LAST_FLUSH)
+        if flushed.done() and flushed.exception() is None:
+            await self._pops.settle()
         await self.state.close()
+
+    def _arrived(self, queue: ConsumeQueue) -> None:
+        self.pulls.arrived(queue)
+        self._pops.arrived(queue)
 
     # What follows from a change
 
@@ -276,6 +303,7 @@ class Parts:
         deleted = self._store.delete_topic(topic)
         self._send.forget(topic)
         self.pulls.forget(topic)
+        self._pops.forget_topic(topic)
         self._resets.forget_topic(topic)
         if self._live.config.auto_delete_unused_stats:
             self._stats.forget_topic(topic)
@@ -283,6 +311,7 @@ class Parts:
 
     def _group_deleted(self, group: str) -> None:
         self._resets.forget_group(group)
+        self._pops.forget_group(group)
         if self._live.config.auto_delete_unused_stats:
             self._stats.forget_group(group)
 

@@ -101,6 +101,7 @@ class TimerService:
         self._slot: _Slot | None = None
         self._handover: Handover | None = None
         self._looked_at_old = 0
+        self._caught_up = False  # all that was there at the start is read
         self.enqueued = 0
         self.delivered = 0
         # Set by everything that a start would do again.
@@ -149,6 +150,15 @@ class TimerService:
         late = self._clock() - (self._fired + 1) * self._precision if self._fired >= 0 else 0
         return max(late, 0), int(self.queue.max_offset) - self._followed
 
+    @property
+    def delivered_before(self) -> int:
+        """All timers that ever were parked and asked for a time up to this one (epoch ms) are delivered; -1 if that is
+        not known yet, after a start. Those that are parked from now on ask for a later one.
+        """
+        if not self._caught_up or self._late or self._fired < 0:
+            return -1
+        return (self._fired + 1) * self._precision
+
     def waiting(self) -> Int64s:
         """All that is pending in the order of the queue, in three columns.
 
@@ -196,6 +206,7 @@ class TimerService:
         # All that is there is read before anything is delivered: it may be a recall.
         if self._follow(limit):
             return True
+        self._caught_up = True
         if self._late:
             entries = self._late[:_AT_ONCE]
             self._deliver([entry >> _KIND_BITS for entry in entries], None, lambda: self._late_done(len(entries)))

@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 SYSTEM_PREFIX = "rmq_sys_"
+REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 
 TBW102 = "TBW102"  # the topic whose route tells producers where new topics can be made
 SELF_TEST = "SELF_TEST_TOPIC"
@@ -69,6 +70,11 @@ def dlq_topic(group: str) -> str:
     return DLQ_PREFIX + group
 
 
+def revive_topic(cluster_name: str) -> str:
+    """What the brokers of a cluster remember of messages that were popped."""
+    return REVIVE_PREFIX + cluster_name
+
+
 def is_legal_name(name: str) -> bool:
     """Whether topics and groups may be called so, apart from the length."""
     return _NAME.fullmatch(name) is not None
@@ -97,6 +103,7 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
     ]
     if config.timer_wheel:
         topics.append(_topic(TIMER_TOPIC, 1))
+        topics.append(_topic(revive_topic(config.cluster_name), config.revive_queues))
     if config.auto_create_topic:
         topics.append(_topic(TBW102, config.default_topic_queues, _OPEN))
     if config.trace_topic_enable:
@@ -150,7 +157,7 @@ class TopicTable:
 
     def may_send(self, topic: str) -> bool:
         """Whether clients may send to a topic of this name; the broker itself may send to every one."""
-        return topic not in _NO_SEND
+        return topic not in _NO_SEND and not topic.startswith(REVIVE_PREFIX)
 
     # Topics that come to be by themselves
 

@@ -22,7 +22,9 @@ from pyromq.protocol import fastjson
 from pyromq.protocol.bodies import (
     Body,
     ConsumerOffsetTable,
+    ConsumerOrderInfoTable,
     DelayOffsetTable,
+    MessageRequestModeTable,
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
 )
@@ -282,3 +284,11 @@ def delay_offsets_file(root: Path, disk: Disk | None = None) -> BodyFile[DelayOf
 
 def consumer_filters_file(root: Path, disk: Disk | None = None) -> BodyFile[ConsumerFilterTable]:
     return BodyFile(root / CONFIG / "consumerFilter.json", ConsumerFilterTable, disk)
+
+
+def pop_orders_file(root: Path, disk: Disk | None = None) -> BodyFile[ConsumerOrderInfoTable]:
+    return BodyFile(root / CONFIG / "consumerOrderInfo.json", ConsumerOrderInfoTable, disk)
+
+
+def request_modes_file(root: Path, disk: Disk | None = None) -> BodyFile[MessageRequestModeTable]:
+    return BodyFile(root / CONFIG / "messageRequestMode.json", MessageRequestModeTable, disk)

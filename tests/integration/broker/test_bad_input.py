@@ -43,6 +43,7 @@ FIELDS = (
     *("isForce", "readQueueNums", "writeQueueNums", "perm", "topicFilterType", "topicSysFlag", "order", "groupName"),
     *("removeOffset", "cleanOffset", "statsName", "statsKey", "isOrder", "compareGroup", "filterGroups", "srcGroup"),
     *("destGroup", "offline", "index", "count", "topicList", "setZeroIfNotFound", "brokerName"),
+    *("invisibleTime", "pollTime", "bornTime", "initMode", "expType", "exp", "attemptId", "extraInfo"),
 )
 
 GARBAGE = {
@@ -164,6 +165,7 @@ async def test_every_code_is_there_that_this_broker_is_to_serve(codes):
     wanted = {10, 310, 320, 324, 325, 36, 11, 361, 34, 35, 38, 46, 41, 42, 14, 15, 29, 30, 31, 32, 43}
     wanted |= {17, 215, 21, 25, 26, 28, 45, 200, 201, 207, 202, 203, 204, 328, 208, 317, 300, 343, 345, 303, 308}
     wanted |= {222, 223, 314, 305, 306, 316, 329, 307, 309, 315, 321, 351, 352, 12, 33}
+    wanted |= {200050, 200051, 200052, 200053, 200054, 200055, 200151, 400, 401, 402}
     assert wanted - set(codes) == set()
 
 
@@ -553,7 +555,7 @@ async def test_a_held_pull_whose_queue_cannot_be_read_is_nobody_elses_trouble(sc
         raise StoreError("cannot read it")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "get", unreadable)
+        patch.setattr(store, "get_runs", unreadable)
         await client.sent()
         replies = [await client.answer_to(opaque) for opaque in asked]
         assert [(reply.code, reply.remark) for reply in replies] == [(1, "cannot read it")] * 3

@@ -19,6 +19,7 @@ START_TOPICS = {
     "broker-a": (1, 7),
     "SCHEDULE_TOPIC_XXXX": (18, 6),
     "rmq_sys_wheel_timer": (1, 6),
+    "rmq_sys_REVIVE_LOG_DefaultCluster": (8, 6),
 }
 
 

@@ -85,6 +85,9 @@ public final class Peer {
             case "transaction":
                 sent(transactions.send(options, message(options, options.get("body"))));
                 break;
+            case "recall":
+                recall(options);
+                break;
             case "id":
                 String id = options.get("id");
                 say("id " + MessageClientIDSetter.getNearlyTimeFromID(id).getTime() + " "
@@ -130,9 +133,10 @@ public final class Peer {
     /** One producer for each way of sending that is settled before its start. Consumers reply with one, too. */
     private synchronized DefaultMQProducer producer(Map<String, String> options) throws Exception {
         String compression = options.getOrDefault("compression", "");
-        String kind = options.containsKey("vip") ? "vip" : "interop" + compression;
+        boolean traces = options.containsKey("trace");
+        String kind = options.containsKey("vip") ? "vip" : (traces ? "traced" : "interop") + compression;
         if (!producers.containsKey(kind)) {
-            DefaultMQProducer made = new DefaultMQProducer(kind + "-producer");
+            DefaultMQProducer made = new DefaultMQProducer(kind + "-producer", traces, null);
             made.setNamesrvAddr(nameServers);
             made.setInstanceName(kind);
             made.setVipChannelEnabled(kind.equals("vip"));
@@ -150,15 +154,27 @@ public final class Peer {
         if (options.containsKey("shard")) {
             sent(producer(options).send(message, new SelectMessageQueueByHash(), options.get("shard")));
         } else {
-            sent(producer(options).send(message));
+            SendResult result = producer(options).send(message);
+            sent(result);
+            if (options.containsKey("timer")) {
+                Object handle = result.getClass().getMethod("getRecallHandle").invoke(result);
+                say("handle " + result.getMsgId() + " " + handle);
+            }
         }
+    }
+
+    /** Takes a timer back. Only 5.x can, as only 5.x has timers. */
+    private void recall(Map<String, String> options) throws Exception {
+        DefaultMQProducer by = producer(options);
+        Method recall = by.getClass().getMethod("recallMessage", String.class, String.class);
+        say("recalled " + recall.invoke(by, options.get("topic"), options.get("handle")));
     }
 
     private static int count(Map<String, String> options) {
         return Integer.parseInt(options.get("count"));
     }
 
-    private static Message message(Map<String, String> options, String body) {
+    private static Message message(Map<String, String> options, String body) throws Exception {
         byte[] bytes = options.containsKey("size")
             ? String.join("", Collections.nCopies(Integer.parseInt(options.get("size")), "x")).getBytes(StandardCharsets.UTF_8)
             : body.getBytes(StandardCharsets.UTF_8);
@@ -172,6 +188,9 @@ public final class Peer {
         }
         if (options.containsKey("delay")) {
             message.setDelayTimeLevel(Integer.parseInt(options.get("delay")));
+        }
+        if (options.containsKey("timer")) {
+            Message.class.getMethod("setDelayTimeMs", long.class).invoke(message, Long.parseLong(options.get("timer")));
         }
         return message;
     }
@@ -219,7 +238,8 @@ public final class Peer {
     private void push(Map<String, String> options) throws Exception {
         String name = options.get("name");
         int failures = Integer.parseInt(options.getOrDefault("fail", "0"));
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.get("group"));
+        DefaultMQPushConsumer consumer =
+            new DefaultMQPushConsumer(options.get("group"), options.containsKey("trace"), null);
         consumer.setNamesrvAddr(nameServers);
         consumer.setInstanceName(name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -230,6 +250,12 @@ public final class Peer {
         }
         if (options.containsKey("broadcast")) {
             set(consumer, "setMessageModel", "BROADCASTING");
+        }
+        if (options.containsKey("pop")) {
+            // Only 5.x can let the broker assign queues, and then be told to pop.
+            consumer.getClass().getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+            consumer.getClass().getMethod("setPopInvisibleTime", long.class)
+                .invoke(consumer, Long.parseLong(options.get("pop")));
         }
         if (options.containsKey("strategy")) {
             consumer.setAllocateMessageQueueStrategy(Strategies.named(options.get("strategy"), options));

@@ -253,6 +253,7 @@ async def test_all_topics_are_listed_with_their_version(broker):
         "broker-a": (1, 1, 7),
         "SCHEDULE_TOPIC_XXXX": (18, 18, 6),
         "rmq_sys_wheel_timer": (1, 1, 6),
+        "rmq_sys_REVIVE_LOG_DefaultCluster": (8, 8, 6),
     }
 
 

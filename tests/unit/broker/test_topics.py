@@ -58,6 +58,7 @@ def test_a_fresh_broker_has_exactly_the_built_in_topics():
         "broker-a": (1, 1, 7),
         "SCHEDULE_TOPIC_XXXX": (18, 18, 6),
         "rmq_sys_wheel_timer": (1, 1, 6),
+        "rmq_sys_REVIVE_LOG_DefaultCluster": (8, 8, 6),
     }
 
 
@@ -96,9 +97,9 @@ def test_a_topic_that_came_later_is_no_system_topic():
     assert not topics.is_system("RMQ_SYS_x")
 
 
-def test_clients_may_not_send_to_seven_topics():
+def test_clients_may_not_send_to_eight_topics():
     refused = [
-        "rmq_sys_wheel_timer",
+        *("rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_DefaultCluster"),
         *("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
         *("TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"),
     ]
