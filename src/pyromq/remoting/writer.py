@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Pieces up to this size are worth copying into one buffer; larger ones go to the system as they are.
-_COPY = 64 * 1024
+_COPY = 16 * 1024
 
 
 class TickWriter:
