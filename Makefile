@@ -28,6 +28,7 @@ check: setup ## Check format, lint, types, layers, links and generated files.
 	$(PYTEST) -q tests/unit/test_layers.py
 	$(BIN)/python scripts/links.py
 	$(BIN)/python scripts/sync_stubs.py --check
+	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python scripts/lock.py --check
 
 test: java ## Run every test that needs nothing but this machine.
@@ -48,10 +49,16 @@ bench: java ## Print every figure the project quotes, next to its peer in the sa
 scenarios: setup ## List the scenarios of docs/spec: covered, known differences, not covered.
 	@$(BIN)/python scripts/scenarios.py $(ARGS)
 
-docs: setup ## Check that every link between the documents leads somewhere.
+# Material for MkDocs announces its successor at every build; a strict build is to be silent.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: setup ## Build the documents into site/, as strictly as MkDocs can; installs what that needs.
 	$(BIN)/python scripts/links.py
+	$(BIN)/python scripts/reference.py --check
+	@$(PYTHON) scripts/setup.py --docs
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
 
-lock: setup ## Make requirements.lock anew from pyproject.toml; ARGS=--upgrade takes newer versions.
+lock: setup ## Make requirements.lock and that of docs/ anew from pyproject.toml; ARGS=--upgrade takes newer versions.
 	$(BIN)/python scripts/lock.py $(ARGS)
 
 clean: ## Remove .venv, caches and whatever else these commands made.

@@ -4,7 +4,7 @@
     python -m fuzz.run --target frames --inputs 2000000    until so many inputs were tried
     python -m fuzz.run --replay fuzz/failures/frames-….bin one input once more, with its traceback
 
-Any bytes must end in a value or in one of the two errors for bad bytes; targets.py states the invariants. An input that
+Any bytes must end in a value or in one of the errors for bad bytes; targets.py states the invariants. An input that
 ends otherwise, takes more than two seconds or asks for memory that it only claims to need is saved to fuzz/failures/.
 """
 

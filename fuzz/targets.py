@@ -1,7 +1,7 @@
 """What is fuzzed, and what must hold. Each target states its invariants in its docstring.
 
 A target takes any bytes. It returns a number that tells shapes of accepted values apart, so that inputs of a new shape
-are kept and mutated further, or it raises one of the two errors that bad bytes may end in. Anything else is a finding.
+are kept and mutated further, or it raises one of the errors that bad bytes may end in. Anything else is a finding.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from pyromq.errors import CorruptRecord, MissingField, RemoteProtocolError
+from pyromq.errors import CorruptRecord, InvalidFilter, MissingField, RemoteProtocolError
+from pyromq.filter import compile_filter
+from pyromq.filter.grammar import MAX_DEPTH, MAX_LENGTH, MAX_NODES, parse
+from pyromq.filter.nodes import depth_of
 from pyromq.protocol import batch, bodies, fastjson, headers, ids, json_header, properties, record_crc
 from pyromq.protocol.binary_header import decode as decode_binary
 from pyromq.protocol.binary_header import encode as encode_binary
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.header import Header
 
-REFUSALS = (RemoteProtocolError, CorruptRecord)
+REFUSALS = (RemoteProtocolError, CorruptRecord, InvalidFilter)
 
 _FEW = 50  # of what is looked up one by one, lest the check itself takes quadratic time
 
@@ -304,6 +307,41 @@ def _registration(data: bytes) -> int:
     return shape
 
 
+# Filters
+
+
+# What a property may be: numbers of each kind, what is nearly one, text, and more digits than any number needs.
+_VALUES = ("5", "-1", "10.5", "x", "it's", "true", "", " 7 ", "NaN", "0x1p3", "1_0", "9" * 20, "9" * 5000, "\ud83d")
+
+
+def filters(_label: str, data: bytes) -> int:
+    """Any text is a filter within its bounds, or InvalidFilter that names a column of it and stays short.
+    A filter answers for any properties with a truth, the same one each time, and asks for no name that it does not say.
+    """
+    text = data.decode("utf-8", "surrogateescape")
+    try:
+        wanted = compile_filter(text)
+    except InvalidFilter as exc:
+        _points_into(text, exc)
+        raise
+    assert len(text) <= MAX_LENGTH
+    assert depth_of(parse(text)) <= MAX_DEPTH
+    assert len(wanted.names) <= MAX_NODES
+    answers = [wanted.matches({})]
+    names = sorted(wanted.names)
+    for first in range(len(_VALUES)):
+        given = {name: _VALUES[(first + at) % len(_VALUES)] for at, name in enumerate(names)}
+        # A name that is not there would be a KeyError.
+        answers.append(wanted.selects(given.__getitem__))
+        assert answers[-1] is wanted.matches(given)
+    return hash((*answers, len(names)))
+
+
+def _points_into(text: str, refusal: InvalidFilter) -> None:
+    assert 1 <= refusal.column <= len(text) + 1, f"column {refusal.column} of {len(text)} characters"
+    assert len(str(refusal)) < 200
+
+
 TARGETS = {
     "frames": Target(frames, tokens.JSON + tokens.HEADER, _repair_frame),
     "headers": Target(headers_, tokens.JSON + tokens.HEADER),
@@ -311,4 +349,5 @@ TARGETS = {
     "bodies": Target(bodies_, tokens.JSON + tokens.BODY),
     "batch": Target(batches, tokens.PROPERTY),
     "properties": Target(properties_, tokens.PROPERTY),
+    "filters": Target(filters, tokens.FILTER),
 }

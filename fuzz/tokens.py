@@ -30,3 +30,10 @@ PROPERTY = [
     b"WAIT\x01true\x02", b"DELAY\x013", b"\xff", b"\xc3", b"\xc3\xa4", b" ", b"__CRC32#\x010123456789\x02",
     b"0A00000100002A9F", b"C0A8010A04D218B4AAC247B760000001",
 ]  # fmt: skip
+FILTER = [
+    b" AND ", b" OR ", b"NOT ", b" BETWEEN ", b" IN ", b" IS NULL", b" IS NOT NULL", b" CONTAINS ", b" STARTSWITH ",
+    b" ENDSWITH ", b"TRUE", b"false", b"NULL", b"=", b"<>", b">", b">=", b"<", b"<=", b"(", b")", b",", b"-", b"+",
+    b"'x'", b"''", b"'it''s'", b"a", b"b", b"$_", b"TAGS", b"5", b"10.5", b".5e3", b"1e400", b"2147483648", b"9L",
+    b"9223372036854775808", b"--", b"\n", b"/*", b"*/", b"((((((((", b"NOT NOT NOT NOT ", b"----", b"a = 5 AND " * 20,
+    b"\xc3\xa4", b"\xff",
+]  # fmt: skip

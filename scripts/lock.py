@@ -1,7 +1,9 @@
-"""requirements.lock: made anew by `make lock`, compared with pyproject.toml by `make check`.
+"""requirements.lock and docs/requirements.lock: made anew by `make lock`, compared with pyproject.toml by `make check`.
 
-The first line of the lock carries a digest of everything in pyproject.toml that decides which packages are chosen.
+The first line of a lock carries a digest of everything in pyproject.toml that decides which packages are chosen.
 So a forgotten `make lock` is noticed without a network, and a change of a linter's setting asks for nothing.
+
+What builds the documents has a lock of its own, so that nothing else waits for it to be installed.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-COMPILE = "pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes"
-QUIET = "--no-emit-index-url --no-header --quiet --output-file requirements.lock"
+DOCS_LOCK = ROOT / "docs" / "requirements.lock"
+DOCS_EXTRA = "docs"
+COMPILE = "pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes"
+QUIET = "--no-emit-index-url --no-header --quiet --output-file"
 
 
 def header(pyproject: str) -> str:
-    """The lock's first line for this pyproject.toml."""
+    """The first line of a lock for this pyproject.toml."""
     config = tomllib.loads(pyproject)
     project = config["project"]
     chosen_by = [
@@ -34,17 +38,28 @@ def header(pyproject: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    expected = header((ROOT / "pyproject.toml").read_text())
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    expected = header(pyproject)
     if arguments == ["--check"]:
-        if LOCK.read_text().partition("\n")[0] == expected:
+        if all(lock.read_text().partition("\n")[0] == expected for lock in (LOCK, DOCS_LOCK)):
             return 0
-        print("requirements.lock was made for other dependencies than pyproject.toml has now; run `make lock`")
+        print("the locks were made for other dependencies than pyproject.toml has now; run `make lock`")
         return 1
-    # An existing lock keeps its versions; `make lock ARGS=--upgrade` takes the newest ones.
+    everyday = [extra for extra in tomllib.loads(pyproject)["project"]["optional-dependencies"] if extra != DOCS_EXTRA]
+    # The documents are built with the packages that the tests run with, and some more.
+    return compiled(LOCK, everyday, arguments, expected) or compiled(
+        DOCS_LOCK, [DOCS_EXTRA], ["--constraint", str(LOCK.relative_to(ROOT)), *arguments], expected
+    )
+
+
+def compiled(lock: Path, extras: list[str], arguments: list[str], first_line: str) -> int:
+    """Make one lock; an existing one keeps its versions, `make lock ARGS=--upgrade` takes the newest ones."""
     uv = Path(sys.executable).with_name("uv")
-    done = subprocess.run([uv, *COMPILE.split(), *QUIET.split(), *arguments], cwd=ROOT, check=False)
+    chosen = [word for extra in extras for word in ("--extra", extra)]
+    target = str(lock.relative_to(ROOT))
+    done = subprocess.run([uv, *COMPILE.split(), *chosen, *QUIET.split(), target, *arguments], cwd=ROOT, check=False)
     if done.returncode == 0:
-        LOCK.write_text(f"{expected}\n{LOCK.read_text()}")
+        lock.write_text(f"{first_line}\n{lock.read_text()}")
     return done.returncode
 
 

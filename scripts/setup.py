@@ -1,5 +1,7 @@
 """The virtual environment in .venv and, with --java, a Java runtime: whatever `make` needs, from nothing.
 
+With --docs also the packages that build the documents, which nothing else needs.
+
 Needs Python 3.11 and its standard library. Every package comes pinned and with its hash from requirements.lock, the
 installer (uv) and the build backend among them. Once all is in place a call looks at one stamp and returns.
 """
@@ -26,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
+DOCS_LOCK = ROOT / "docs" / "requirements.lock"
 STAMP = VENV / "pyromq-setup"
 JAVA_STAMP = VENV / "pyromq-java"
 JAVA_NEEDED = 17
@@ -44,6 +47,9 @@ def main(arguments: list[str]) -> None:
                 set_up_packages()
     if "--java" in arguments:
         set_up_java()
+    if "--docs" in arguments and not (VENV / "bin" / "mkdocs").exists():
+        say("installing the packages of docs/requirements.lock")
+        uv("pip", "install", "--require-hashes", "--requirement", DOCS_LOCK)
 
 
 def is_stamped(stamp: Path, content: str) -> bool:

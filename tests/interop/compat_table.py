@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
     import pytest
 
-_NODE = re.compile(r"tests/interop/test_broker_(?P<module>\w+)\.py::test_(?P<name>\w+)(\[(?P<peer>.+)\])?$")
+_NODE = re.compile(r"tests/interop/test_(broker|features)_(?P<module>\w+)\.py::test_(?P<name>\w+)(\[(?P<peer>.+)\])?$")
 # What a test is about, where it has no peer among its parameters.
-_PEERS = {"with_mqadmin": "mqadmin-5.5.0", "in_apache_cluster": "mqadmin-5.5.0"}
+_PEERS = {"with_mqadmin": "mqadmin-5.5.0", "in_apache_cluster": "mqadmin-5.5.0", "taken_over": "apache-5.5.0"}
 _WORDS = {"passed": "yes", "failed": "**no**"}
 
 

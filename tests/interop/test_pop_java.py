@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from tests.interop import wire
@@ -143,7 +143,7 @@ class House:
             self._broker.kill()
 
     def apache(self) -> None:
-        settings = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 20 * 1000}
+        settings: dict[str, Any] = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 20 * 1000}
         broker = Broker("5.5.0", self._home, self._namesrv, name="shared", port=self._port, **settings)
         self._broker = broker.process
         broker.wait_until_booted()

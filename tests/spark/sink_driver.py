@@ -29,11 +29,11 @@ ROWS_AT_A_TIME = 100
 class ProgramsWriter(sink.RocketMQStreamWriter):
     """One that only this program has, so that it goes to executors with its code."""
 
-    __reduce_ex__ = object.__reduce_ex__
+    __reduce_ex__ = object.__reduce_ex__  # type: ignore[assignment]  # with the code, not by name
 
 
 class ProgramsSource(RocketMQDataSource):
-    __reduce_ex__ = object.__reduce_ex__
+    __reduce_ex__ = object.__reduce_ex__  # type: ignore[assignment]  # with the code, not by name
 
 
 class KilledWriter(ProgramsWriter):
@@ -48,7 +48,9 @@ def _killing(iterator: Iterator[Any], options: Any) -> Iterator[Any]:
 
     from pyromq.sync import AdminClient
 
-    is_first = TaskContext.get().attemptNumber() == 0
+    task = TaskContext.get()
+    assert task is not None
+    is_first = task.attemptNumber() == 0
     for number, batch in enumerate(iterator):
         yield batch
         if is_first and number == 4:
@@ -72,7 +74,8 @@ class Killed(ProgramsSource):
         return "rocketmq_killed"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        return KilledWriter(super().streamWriter(schema, overwrite)._plan)
+        writer: Any = super().streamWriter(schema, overwrite)
+        return KilledWriter(writer._plan)
 
 
 class Held(ProgramsSource):
@@ -81,7 +84,8 @@ class Held(ProgramsSource):
         return "rocketmq_held"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        return HeldWriter(super().streamWriter(schema, overwrite)._plan)
+        writer: Any = super().streamWriter(schema, overwrite)
+        return HeldWriter(writer._plan)
 
 
 def main(order: dict[str, Any]) -> None:

@@ -113,6 +113,8 @@ def test_a_view_in_sql_is_written_and_copied(spark, topics):
     assert total(topics, first) == 3
     copied = load(spark, topics, second).where("keys = 'k'").first()
     original = load(spark, topics, first).where("keys = 'k'").first()
+    assert copied is not None
+    assert original is not None
     assert copied.msgId != original.msgId
     assert copied.topic == second
     with pytest.raises(Exception, match="a topic cannot be overwritten"):

@@ -441,7 +441,9 @@ def check_settings(settings: Settings) -> None:
     if addresses and config.fetch_namesrv_addr:
         logger.info("namesrvAddr is set; fetchNamesrvAddrByAddressServer has no effect")
     if config.calc_filter_bitmap and not settings[StoreConfig].consume_queue_ext:
-        logger.warning("enableCalcFilterBitMap has no effect without enableConsumeQueueExt, which gives bitmaps a place")
+        logger.warning(
+            "enableCalcFilterBitMap has no effect without enableConsumeQueueExt, which gives bitmaps a place"
+        )
     if config.is_slave and config.broker_id <= 0:
         raise ConfigError("brokerRole SLAVE needs a brokerId above 0", settings.origin("brokerRole"))
     if config.is_slave:

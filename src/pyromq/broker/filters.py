@@ -109,11 +109,22 @@ class Filters:
         self._bloom = BloomFilter.of(config.filter_error_rate, config.filter_consumers)
         self._by_group: dict[str, dict[str, FilterData]] = {}
         self.dirty = False
+        # Grows whenever a filter comes, goes or becomes another one.
+        self.changes = 0
 
     def get(self, topic: str, group: str) -> FilterData | None:
         """What a group filters a topic by; None if it does not, or if its expression was refused."""
         known = self._by_group.get(group)
         return None if known is None else known.get(topic)
+
+    @property
+    def bloom(self) -> BloomFilter:
+        """What the bitmaps of this broker are like."""
+        return self._bloom
+
+    def of_topic(self, topic: str) -> list[FilterData]:
+        """All that filter a topic, also those who are away: they may be back before they have read it all."""
+        return [known[topic] for known in self._by_group.values() if topic in known]
 
     def for_retries(self, selection: Selection, topic: str) -> Selection:
         """A selection of messages of a retry topic, each tested also by the filter of the topic that it came from."""
@@ -170,12 +181,14 @@ class Filters:
             logger.warning("group %s filters %s by what is no expression: %s; its pulls are refused", group, topic, exc)
             if known.pop(topic, None) is not None:
                 self.dirty = True
+                self.changes += 1
             if not known:
                 del self._by_group[group]
             return
         positions = self._bloom.positions(group, topic)
         known[topic] = FilterData(wanted, version, self._clock(), self._bloom, positions)
         self.dirty = True
+        self.changes += 1
         logger.info("group %s filters %s by %s", group, topic, text)
 
     def _bury(self, group: str, topics: Iterable[str]) -> None:
@@ -195,6 +208,7 @@ class Filters:
                 if data.is_dead and data.dead_time <= last:
                     del known[topic]
                     self.dirty = True
+                    self.changes += 1
             if not known:
                 del self._by_group[group]
 
@@ -205,18 +219,26 @@ class Filters:
         for group, known in self._by_group.items():
             for topic, data in known.items():
                 filters = by_topic.setdefault(topic, TopicFilters(group_filter_data={}, topic=topic))
-                filters.group_filter_data[group] = ConsumerFilter(
-                    bloom_filter_data=BloomFilterData(bit_num=self._bloom.bits, bit_pos=list(data.positions)),
-                    born_time=data.born_time,
-                    client_version=data.client_version,
-                    consumer_group=group,
-                    dead=data.is_dead,
-                    dead_time=data.dead_time,
-                    expression=data.expression,
-                    expression_type=SQL92,
-                    topic=topic,
-                )
+                filters.group_filter_data[group] = self._entry(group, topic, data)
         return ConsumerFilterTable(filter_data_by_topic=by_topic)
+
+    def entry(self, group: str, topic: str) -> ConsumerFilter | None:
+        """What is known of a group's filter, as it stands in the file."""
+        data = self.get(topic, group)
+        return None if data is None else self._entry(group, topic, data)
+
+    def _entry(self, group: str, topic: str, data: FilterData) -> ConsumerFilter:
+        return ConsumerFilter(
+            bloom_filter_data=BloomFilterData(bit_num=self._bloom.bits, bit_pos=list(data.positions)),
+            born_time=data.born_time,
+            client_version=data.client_version,
+            consumer_group=group,
+            dead=data.is_dead,
+            dead_time=data.dead_time,
+            expression=data.expression,
+            expression_type=SQL92,
+            topic=topic,
+        )
 
     def load(self, saved: ConsumerFilterTable) -> None:
         """Take over a file. Nobody is there yet, so all of them are dead until a heartbeat says otherwise.
@@ -239,6 +261,7 @@ class Filters:
                 data.dead_time = entry.dead_time or max(data.born_time, self._clock() - _GONE_BEFORE_START_MS)
                 loaded.setdefault(group, {})[topic] = data
         self._by_group = loaded
+        self.changes += 1
 
     def _positions_in(self, saved: BloomFilterData | None) -> tuple[int, ...] | None:
         if saved is None or saved.bit_num != self._bloom.bits or len(saved.bit_pos) != self._bloom.hashes:

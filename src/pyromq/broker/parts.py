@@ -133,7 +133,9 @@ class Parts:
         )
 
         self.state = BrokerState(store.root, live, self._topics, self._groups, self._offsets)
-        self.state.keep(delay_offsets_file(store.root), self._schedule.kept)
+        self.state.keep(
+            delay_offsets_file(store.root), self._schedule.kept, lambda: live.config.delay_offset_flush_interval
+        )
         self.state.keep(consumer_filters_file(store.root), self._filters)
         self._pops.keep(self.state)
         self._settings_file = SavedFile(Path(live.config.config_path))

@@ -24,7 +24,7 @@ from pyromq.store import PutStatus
 from .peers import born_host
 from .perms import PERM_WRITE
 from .send import FAQ
-from .stats import TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
+from .stats import BROKER_PUT_NUMS, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -209,4 +209,5 @@ class ReplyProcessor:
             return None
         self._stats.add(TOPIC_PUT_NUMS, header.topic)
         self._stats.add(TOPIC_PUT_SIZE, header.topic, result.size)
+        self._stats.add(BROKER_PUT_NUMS, self._live.config.cluster_name)
         return result

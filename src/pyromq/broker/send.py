@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pyromq.store.consume_queue import ConsumeQueue
 
     from .appends import Appends
-    from .config import LiveConfig
+    from .config import BrokerConfig, LiveConfig
     from .groups import GroupTable
     from .stats import Statistics
     from .topics import TopicTable
@@ -172,7 +172,7 @@ class SendProcessor:
             stored_text, wait = (head + rest).removesuffix("\x02"), True
         else:
             stored_text, wait = strip_wait(text)
-        stored_text = f"{stored_text}\x02{target.cluster}" if stored_text else target.cluster
+        stored_text = f"{stored_text}\x02{target.stamp}" if stored_text else target.stamp
         properties = stored_text.encode("utf-8", "replace")
         record = MessageRecord(
             topic,
@@ -216,7 +216,7 @@ class SendProcessor:
             return None
         properties = props.parse(header.properties or "")
         wait = properties.pop(props.WAIT, "true").lower() == "true"
-        properties[props.CLUSTER] = self._config.cluster_name
+        properties |= stamp(self._config)
         record = MessageRecord(
             header.topic,
             request.body_bytes,
@@ -274,7 +274,7 @@ class SendProcessor:
     def _new_target(self, topic: TopicConfig) -> _Target:
         config = self._config
         replies = SendReplies(self._store_host, config.region_id, config.trace_on)
-        target = _Target(topic, f"{props.CLUSTER}{props.NAME_VALUE_SEPARATOR}{config.cluster_name}", replies)
+        target = _Target(topic, props.render(stamp(config)), replies)
         target.made_from = config
         # A quick send needs nothing of this; what is left out here takes the plain way and is judged there.
         is_ordinary = not topic.topic_name.startswith(RETRY_PREFIX) and self._topics.may_send(topic.topic_name)
@@ -343,7 +343,7 @@ class SendProcessor:
             raise MessageIllegal(_ILLEGAL.format(limit=limit))
         wait = shared.get(props.WAIT, "true").lower() == "true"
         shared.pop(props.WAIT, None)
-        shared[props.CLUSTER] = self._config.cluster_name
+        shared |= stamp(self._config)
         whole = MessageRecord(
             header.topic,
             request.body_bytes,
@@ -478,21 +478,21 @@ class _Target:
     """A topic, ready to be sent to. `queues`, by the text of their numbers, is empty when no send to it is plain."""
 
     __slots__ = (
-        "cluster",
         "config",
         "made_from",
         "max_queues",
         "multi_tag",
         "queues",
         "replies",
+        "stamp",
         "stored",
         "stored_bytes",
     )
 
-    def __init__(self, config: TopicConfig, cluster: str, replies: SendReplies) -> None:
+    def __init__(self, config: TopicConfig, stamp: str, replies: SendReplies) -> None:
         self.config = config
         self.replies = replies
-        self.cluster = cluster  # the property that every message gets
+        self.stamp = stamp  # the properties that every message gets
         self.made_from: object = None
         self.max_queues = max(config.write_queue_nums, config.read_queue_nums)
         self.multi_tag = sysflag.MULTI_TAGS if config.topic_filter_type is TopicFilterType.MULTI_TAG else 0
@@ -510,6 +510,18 @@ class _Target:
             f"topicFilterType={config.topic_filter_type.value}, topicSysFlag={config.topic_sys_flag}, "
             f"order={'true' if config.order else 'false'}]"
         )
+
+
+def stamp(config: BrokerConfig) -> dict[str, str]:
+    """The properties that a broker gives every message.
+
+    The last two where traces are kept: consumers of 5.x trace nothing that is without them. A broker of 4.9 adds them
+    only with a hook of its own, one of 5.x always, and without a topic for traces they are bytes for nobody.
+    """
+    given = {props.CLUSTER: config.cluster_name}
+    if config.trace_topic_enable:
+        given |= {props.MSG_REGION: config.region_id, props.TRACE_ON: "true" if config.trace_on else "false"}
+    return given
 
 
 def strip_wait(text: str) -> tuple[str, bool]:

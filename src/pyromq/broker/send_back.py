@@ -19,6 +19,7 @@ from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import ConsumerSendMessageBack
 from pyromq.protocol.record import decode_record
 from pyromq.store import PutStatus
+from pyromq.store.tags import SCHEDULE_TOPIC
 
 from .delay import parked
 from .perms import PERM_WRITE
@@ -90,17 +91,29 @@ class SendBackProcessor:
         except (OffsetOutOfRange, CorruptRecord):
             raise ServerError(f"look message by offset failed, {header.offset}") from None
         record = self._next_try(original, header, group, retry.topic_name, request.version)
-        self._stats.add("SNDBCK_PUT_NUMS", f"{original.topic}@{header.group}")
+        origin = original.find_property(props.RETRY_TOPIC) or original.topic
 
         def stored(results: Sequence[PutResult]) -> None:
             status = results[0].status
             if status is PutStatus.PUT_OK:
+                self._count(record, results[0].size, f"{origin}@{header.group}")
                 connection.reply(request, request.reply())
             else:
                 connection.reply(request, request.reply(1, status.value))
 
         self._appends.put(self._store.queue(record.topic, record.queue_id), (record,), stored, wait=False)
         return None
+
+    def _count(self, record: MessageRecord, size: int, origin: str) -> None:
+        """A message counts for its retry topic when it is delivered there; for the dead letters it counts now."""
+        stats = self._stats
+        stats.add("SNDBCK_PUT_NUMS", origin)
+        stats.add("TOPIC_PUT_NUMS", record.topic)
+        stats.add("TOPIC_PUT_SIZE", record.topic, size)
+        stats.add("BROKER_PUT_NUMS", self._live.config.cluster_name)
+        if record.topic == SCHEDULE_TOPIC:
+            stats.add("QUEUE_PUT_NUMS", f"{SCHEDULE_TOPIC}@{record.queue_id}")
+            stats.add("QUEUE_PUT_SIZE", f"{SCHEDULE_TOPIC}@{record.queue_id}", size)
 
     def _next_try(
         self,

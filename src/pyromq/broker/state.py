@@ -14,6 +14,7 @@ from pyromq.protocol.bodies import Body
 from pyromq.store.json_files import consumer_offsets_file, groups_file, topics_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pyromq.store.disk import Disk
@@ -92,7 +93,8 @@ class BrokerState:
     """All kept files of a broker. `load` before anything is served, `run` while it is, `close` when it is not any more.
 
     Topics and groups are saved when they change: `topics_changed` and `groups_changed` are to be called then. Offsets,
-    of which there are too many changes, are saved every `offset_flush_interval`, with whatever else is still dirty.
+    of which there are too many changes, are saved every `offset_flush_interval`, with whatever else is still dirty and
+    has no pause of its own.
     """
 
     def __init__(
@@ -109,11 +111,19 @@ class BrokerState:
         self.groups = KeptFile(groups_file(root, disk), groups)
         self.offsets = KeptFile(consumer_offsets_file(root, disk), offsets)
         self._files: list[KeptFile[Any]] = [self.topics, self.groups, self.offsets]
+        self._pauses: list[tuple[KeptFile[Any], Callable[[], int]]] = []
 
-    def keep(self, file: BodyFile[BodyT], table: Table[BodyT]) -> KeptFile[BodyT]:
-        """Let another table have its file here. To be called before `load`."""
+    def keep(
+        self, file: BodyFile[BodyT], table: Table[BodyT], pause: Callable[[], int] | None = None
+    ) -> KeptFile[BodyT]:
+        """Let another table have its file here. To be called before `load`.
+
+        `pause` gives the milliseconds between two savings, where they are not those of the offsets.
+        """
         kept = KeptFile(file, table)
         self._files.append(kept)
+        if pause is not None:
+            self._pauses.append((kept, pause))
         return kept
 
     def load(self) -> None:
@@ -129,11 +139,20 @@ class BrokerState:
 
     async def run(self) -> None:
         """Save what is dirty every now and then, until cancelled."""
-        while True:
-            await asyncio.sleep(self._live.config.offset_flush_interval / 1000)
-            for file in self._files:
-                file.save_soon()
+        apart = [file for file, _ in self._pauses]
+        others = [file for file in self._files if file not in apart]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_save_often(others, lambda: self._live.config.offset_flush_interval))
+            for file, pause in self._pauses:
+                tasks.create_task(_save_often([file], pause))
 
     async def close(self) -> None:
         """Save everything. Nothing is written any more once this returns, if the tables do not change either."""
         await asyncio.gather(*(file.saved() for file in self._files))
+
+
+async def _save_often(files: Sequence[KeptFile[Any]], pause: Callable[[], int]) -> None:
+    while True:
+        await asyncio.sleep(pause() / 1000)
+        for file in files:
+            file.save_soon()

@@ -1,7 +1,7 @@
 """Keys of RocketMQ's broker that change nothing here, so that a `broker.conf` can be taken over as it is.
 
 `JavaConfig` holds what means something to threads, buffers and Netty. `LaterConfig` holds what belongs to capabilities
-that this broker does not have yet: replication, filter bitmaps, metrics.
+that this broker does not have yet: replication and metrics.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class LaterConfig:
     slave_timeout: int = option("slaveTimeout", 3000, "No effect yet: replication.")
     offset_check_in_slave: bool = option("offsetCheckInSlave", False, "No effect yet: replication.")
     check_transactions: bool = option("checkTransactionMessageEnable", False, "No effect: they are always checked.")
-    filter_bitmap: bool = option("enableCalcFilterBitMap", False, "No effect yet: bitmaps are read, not written.")
     metrics_exporter: str = option("metricsExporterType", "DISABLE", "No effect yet: metrics.")
     metrics_host: str = option("metricsPromExporterHost", "", "No effect yet: metrics.")
     metrics_port: int = option("metricsPromExporterPort", 5557, "No effect yet: metrics.")

@@ -15,7 +15,7 @@ from .failures import CommandFailed, Exit, nearest
 from .frame import changing, new_app, reading, run_app
 from .parameters import Brokers, ClusterName, pairs_of
 from .pings import Ping, ping_brokers
-from .session import Session  # noqa: TC001 - the frame reads the annotations
+from .session import Session
 from .settings_of_servers import compared, note_unknown, shown
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from pyromq.admin import Listing, cluster_table, group_lag, group_list, people_g
 
 from .failures import CommandFailed, Exit
 from .frame import new_app, reading, run_app
-from .parameters import ClusterName, TopicOption  # noqa: TC001 - the frame reads the annotations
+from .parameters import ClusterName, TopicOption
 from .pings import ping_brokers
-from .session import Session  # noqa: TC001 - the frame reads the annotations
+from .session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

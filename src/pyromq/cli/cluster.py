@@ -10,9 +10,9 @@ import typer
 from pyromq.admin import Listing, cluster_table
 
 from .frame import new_app, reading, run_app
-from .parameters import ClusterName  # noqa: TC001 - the frame reads the annotations
+from .parameters import ClusterName
 from .pings import Ping, ping_brokers
-from .session import Session  # noqa: TC001 - the frame reads the annotations
+from .session import Session
 
 app = new_app("Clusters and their brokers, with what they measure.")
 

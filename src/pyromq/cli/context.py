@@ -15,7 +15,7 @@ from . import context_file
 from .context_file import Context
 from .failures import CommandFailed, Exit
 from .frame import changing, new_app, reading, run_app
-from .session import Session  # noqa: TC001 - the frame reads the annotations
+from .session import Session
 
 app = new_app("Named connections, for --context. One of them is the current one.")
 

@@ -36,8 +36,11 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
 
-def new_app(sentence: str) -> typer.Typer:
-    """The typer app of a noun, or of a word between noun and verb (`app.add_typer(offsets, name="offsets")`)."""
+def new_app(sentence: str, *, alone: bool = False) -> typer.Typer:
+    """The typer app of a noun, or of a word between noun and verb (`app.add_typer(offsets, name="offsets")`).
+
+    With `alone` the noun is itself the verb, as in `pyromq doctor`: the one of its name.
+    """
     app = typer.Typer(
         help=sentence,
         add_completion=False,
@@ -46,8 +49,9 @@ def new_app(sentence: str) -> typer.Typer:
         no_args_is_help=True,
         context_settings=_HELP,
     )
-    # Without it typer would drop the name of a verb that is alone.
-    app.callback()(_nothing)
+    if not alone:
+        # Without it typer would drop the name of a verb that is alone.
+        app.callback()(_nothing)
     return app
 
 

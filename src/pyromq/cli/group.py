@@ -16,8 +16,8 @@ from . import group_offsets
 from .changes import Change, changes
 from .failures import CommandFailed, Exit
 from .frame import changing, new_app, reading, run_app
-from .parameters import Brokers, ClusterName, Group, TopicOption  # noqa: TC001 - the frame reads the annotations
-from .session import Session  # noqa: TC001 - the frame reads the annotations
+from .parameters import Brokers, ClusterName, Group, TopicOption
+from .session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -7,7 +7,7 @@ import io
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path  # noqa: TC003 - the frame reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,8 +18,8 @@ from pyromq.protocol.message_queue import MessageQueue
 
 from .failures import CommandFailed, Exit
 from .frame import changing, new_app, reading
-from .parameters import Group, TopicOption  # noqa: TC001 - the frame reads the annotations
-from .session import Session  # noqa: TC001 - the frame reads the annotations
+from .parameters import Group, TopicOption
+from .session import Session
 from .times import FORMS, parse_time
 
 if TYPE_CHECKING:

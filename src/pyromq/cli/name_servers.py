@@ -11,7 +11,7 @@ from pyromq.admin import Listing, partly
 from .changes import Change, SettingChange, changes
 from .frame import changing, new_app, reading, run_app
 from .parameters import pairs_of
-from .session import Session  # noqa: TC001 - the frame reads the annotations
+from .session import Session
 from .settings_of_servers import compared, note_unknown, shown
 
 app = new_app("Name servers that run: settings and keys. Without a verb `pyromq namesrv` runs one.")

@@ -9,7 +9,7 @@ import typer
 from pyromq.admin import ClientRow, Listing, client_row, producer_list
 
 from .frame import new_app, reading, run_app
-from .session import Session  # noqa: TC001 - the frame reads the annotations
+from .session import Session
 
 app = new_app("Producers that brokers know.")
 

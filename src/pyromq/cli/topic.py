@@ -23,7 +23,7 @@ from .changes import Change, changes
 from .failures import CommandFailed, Exit
 from .frame import changing, new_app, reading, run_app
 from .parameters import Brokers, ClusterName, Topic, perm_of
-from .session import Session  # noqa: TC001 - the frame reads the annotations
+from .session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -81,8 +81,9 @@ def register_topics(
     """Make a temporary view of every topic whose whole name matches `pattern`, called as the topic; gives the names.
 
     Retry, dead-letter and system topics have none. `SELECT` reads a topic, `INSERT INTO` sends to it. Spark plans the
-    read of a view once: what was sent after its first `SELECT` is seen once this was called again. Names with a hyphen need backticks. `options` are those of the format `rocketmq`, for all of them; secrets are
-    refused, since a view shows its options.
+    read of a view once: what was sent after its first `SELECT` is seen once this was called again. Names with a hyphen
+    need backticks. `options` are those of the format `rocketmq`, for all of them; secrets are refused, since a view
+    shows its options.
     """
     from .views import register_topics as registered
 

@@ -42,7 +42,7 @@ class StoreConfig:
     consume_queue_ext: bool = option(
         "enableConsumeQueueExt",
         False,
-        "Read filter bitmaps beside the queues; written only with filters that need them.",
+        "Keep filter bitmaps beside the queues, of messages that enableCalcFilterBitMap makes them for.",
     )
     consume_queue_ext_file_size: int = option(
         "mappedFileSizeConsumeQueueExt", 48 * MiB, "Bytes per file of filter bitmaps.", min=64, size=True

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyromq.errors import StoreError
 
 from . import failpoints
-from .format import ENTRY, PRE_BLANK, PRE_BLANK_SIZE, QueueOffset, segment_files, segment_name
+from .format import ENTRY, MAX_EXT_ADDRESS, PRE_BLANK, PRE_BLANK_SIZE, QueueOffset, segment_files, segment_name
 from .tags import TIMED_TOPICS
 
 if TYPE_CHECKING:
@@ -244,6 +244,8 @@ class ConsumeQueue:
             self._folder_changed = False
             # Queue, topic, `consumequeue` and the root: all but the first are new at most once, and cost nothing then.
             paths += (self._folder, *self._folder.parents[:3])
+        if self.ext is not None:
+            paths += self.ext.take_unsynced()
         return paths
 
     def _descriptor(self, start: int) -> int:
@@ -525,6 +527,11 @@ class ConsumeQueue:
             del self._segments[0]
             expired.append(self._path(first))
         self.correct_min(log_start)
+        if self.ext is not None:
+            oldest = self.entry(self.min_offset)
+            # What lies in front of an entry without an address is not known, and goes when one with an address comes.
+            if oldest is not None and oldest[2] <= MAX_EXT_ADDRESS:
+                expired += self.ext.expire(oldest[2])
         return expired
 
     def delete(self) -> None:

@@ -61,6 +61,13 @@ class ConsumeQueues:
         """The queue, if it is known."""
         return self._queues.get((topic, queue_id))
 
+    def ext_of(self, queue: ConsumeQueue) -> ConsumeQueueExt:
+        """The place for the units of a queue, though it may never have had any."""
+        if queue.ext is None:
+            folder = self._root / CONSUME_QUEUE_EXT / queue.topic / str(queue.queue_id)
+            queue.ext = ConsumeQueueExt(folder, self._ext_file_size, self._files)
+        return queue.ext
+
     def of_topic(self, topic: str) -> list[ConsumeQueue]:
         return [queue for queue in self._queues.values() if queue.topic == topic]
 

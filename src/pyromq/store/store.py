@@ -17,7 +17,7 @@ import logging
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from pyromq.errors import CorruptRecord, OffsetOutOfRange, StoreError, StoreNotWritable
 from pyromq.protocol import properties as props
@@ -28,10 +28,11 @@ from . import failpoints, queue_ends
 from .checkpoint import Checkpoint
 from .commit_log import CommitLog, is_head_of
 from .config import StoreConfig
+from .consume_queue_ext import extend
 from .deleted_topics import DeletedTopics
 from .disk import Disk
 from .flush import Flusher
-from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, INDEX, refuse_foreign_store
+from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, refuse_foreign_store
 from .index import IndexFiles
 from .lock import StoreLock
 from .put import Appender, PutResult, PutStatus
@@ -45,13 +46,13 @@ from .tags import TagsCodes, parse_delay_levels
 from .upkeep import Mark, Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from pyromq.protocol.record import MessageRecord
 
     from .consume_queue import ConsumeQueue
-    from .consume_queue_ext import ExtUnit
+    from .consume_queue_ext import Bitmap, ExtUnit
     from .findings import Finding
     from .put import Unit
 
@@ -114,6 +115,8 @@ class MessageStore:
         self.crashed = False
         # How many more rounds of clean-up do not wait for their hour.
         self._rounds_now = 0
+        # Whom a message of a topic concerns, for the bitmap beside its queue entry; None gives the topic none.
+        self.bitmaps: Callable[[str], Bitmap | None] | None = None
         # Why nothing may be written at present, by cause; empty when all is well.
         self.refusals: dict[str, str] = {}
 
@@ -299,10 +302,20 @@ class MessageStore:
     def _dispatched(self) -> None:
         """After entries were added in memory: hand full pages to the system, and the keys to the index."""
         touched, self._appender.touched = self._appender.touched, {}
+        if self.bitmaps is not None:
+            self._extend(touched, self.bitmaps)
         try:
             self._upkeep.after_put(touched)
         except (OSError, StoreError) as exc:
             self._queues_failed(exc)
+
+    def _extend(self, touched: Mapping[ConsumeQueue, object], bitmaps: Callable[[str], Bitmap | None]) -> None:
+        """Add bitmaps to the new entries. Where a put went on in a new file of the log, to those in the new file."""
+        for queue, mark in touched.items():
+            # Entries of schedules hold times, which nobody looks for anywhere else.
+            if not queue.is_schedule and (bitmap := bitmaps(queue.topic)) is not None:
+                since, ext = cast("tuple[int, int, int]", mark), self.queues.ext_of(queue)
+                extend(queue, ext, since, self.log, bitmap, self._appender.last_timestamp)
 
     def flushed(self, end: int | None = None) -> Future[None]:
         """A future that ends once the log up to `end`, or all of it, survives a power failure."""
@@ -407,8 +420,9 @@ class MessageStore:
         if any(queue.max_offset for queue in self.queues.of_topic(topic)):
             self._deleted_topics.add(topic, self.log.end)
         # Files that wait to be deleted must not be deleted under the names of new ones.
-        for path in self._removal.take(self.root / CONSUME_QUEUE / topic):
-            self._disk.delete(path)
+        for folder in (CONSUME_QUEUE, CONSUME_QUEUE_EXT):
+            for path in self._removal.take(self.root / folder / topic):
+                self._disk.delete(path)
         return self.queues.delete_topic(topic)
 
     def clean_now(self, rounds: int = 20) -> None:

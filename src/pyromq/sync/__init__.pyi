@@ -40,7 +40,9 @@ from pyromq.client.admin.progress import GroupProgress
 from pyromq.client.admin.tracks import MessageTrack
 from pyromq.client.consumer import H
 from pyromq.client.handling import Handler, OnError, Predicate
+from pyromq.client.pulled import PullResult
 from pyromq.client.selectors import Selector
+from pyromq.client.subscriptions import Expression
 from pyromq.client.topic_watch import QueuesListener
 from pyromq.client.transactions import Check, Execute, HalfMessage
 from pyromq.protocol.bodies import (
@@ -571,6 +573,9 @@ class AdminClient:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None: ...
     @property
+    def client(self) -> Client:
+        """What it asks with: producers and consumers may share it."""
+    @property
     def topics(self) -> TopicAdmin: ...
     @property
     def groups(self) -> GroupAdmin: ...
@@ -769,6 +774,20 @@ class MessageAdmin:
         """
     def at(self, queue: MessageQueue, offset: int) -> MessageExt:
         """The message at an offset of a queue. Raises NoMessage also for one that is still to come, or gone."""
+    def pull(
+        self,
+        address: str,
+        queue: MessageQueue,
+        offset: int,
+        count: int = 32,
+        *,
+        expression: Expression = ...,
+        wait: float = 0.0,
+    ) -> PullResult:
+        """What lies in a queue from `offset` on, asked of the broker at `address`. Nobody's offset is changed by it.
+
+        With `wait` the broker waits that many seconds for a message if there is none.
+        """
     def consume_queue(
         self, queue: MessageQueue, index: int, count: int = 32, group: str | None = None
     ) -> QueryConsumeQueueResponseBody:

@@ -150,7 +150,7 @@ TABLE: Mapping[type, Row] = {
     ),
     client.Consumer: _CONSUMER,
     client.PullConsumer: _PULL_CONSUMER,
-    client.AdminClient: Row({**_LIFE, **dict.fromkeys(_GROUPS, Kind.IS)}),
+    client.AdminClient: Row({**_LIFE, "client": Kind.IS, **dict.fromkeys(_GROUPS, Kind.IS)}),
     **{
         group: _all_await(group)
         for group in (

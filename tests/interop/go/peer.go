@@ -34,7 +34,9 @@ func (o options) number(key string, otherwise int) int {
 type peer struct {
 	nameServers []string
 	producers   map[string]rocketmq.Producer
+	payers      map[string]*payer // by group
 	consumers   map[string]rocketmq.PushConsumer
+	replier     rocketmq.Producer // of consumers, in whose threads no map is touched
 
 	lock   sync.Mutex
 	queues map[string]string // by consumer
@@ -45,6 +47,7 @@ func main() {
 	p := &peer{
 		nameServers: []string{os.Args[1]},
 		producers:   map[string]rocketmq.Producer{},
+		payers:      map[string]*payer{},
 		consumers:   map[string]rocketmq.PushConsumer{},
 		queues:      map[string]string{},
 	}
@@ -95,6 +98,18 @@ func (p *peer) obey(command string, o options) error {
 			}
 		}
 		return nil
+	case "request":
+		by, err := p.producer("plain")
+		if err != nil {
+			return err
+		}
+		reply, err := by.Request(ctx, 10*time.Second, message(o, o["body"]))
+		if err == nil {
+			say("reply %s", reply.Body)
+		}
+		return err
+	case "transaction":
+		return p.transaction(ctx, o)
 	case "push":
 		return p.push(o)
 	case "queues":
@@ -118,7 +133,7 @@ func (p *peer) producer(kind string) (rocketmq.Producer, error) {
 	with := []producer.Option{
 		producer.WithNsResolver(primitive.NewPassthroughResolver(p.nameServers)),
 		producer.WithGroupName("go-" + kind),
-		producer.WithInstanceName(kind),
+		producer.WithInstanceName(fmt.Sprintf("%s-%d", kind, os.Getpid())), // replies go to the client of that id
 	}
 	if kind == "ordered" {
 		with = append(with, producer.WithQueueSelector(byLetter{}))
@@ -183,6 +198,65 @@ func (p *peer) async(ctx context.Context, o options) error {
 	return err
 }
 
+// A producer of transactions. What it is told counts for its local transaction (state) and, whoever sent the half
+// message, for the checks of the broker (check, of the whole group), as in java/Transactions.java.
+type payer struct {
+	group    string
+	producer rocketmq.TransactionProducer
+
+	lock         sync.Mutex
+	state, check primitive.LocalTransactionState
+}
+
+var states = map[string]primitive.LocalTransactionState{
+	"COMMIT_MESSAGE":   primitive.CommitMessageState,
+	"ROLLBACK_MESSAGE": primitive.RollbackMessageState,
+	"UNKNOW":           primitive.UnknowState,
+	"":                 primitive.UnknowState,
+}
+
+func (p *payer) ExecuteLocalTransaction(*primitive.Message) primitive.LocalTransactionState {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return p.state
+}
+
+func (p *payer) CheckLocalTransaction(half *primitive.MessageExt) primitive.LocalTransactionState {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	say("checked %s %s %s", p.group, half.GetProperty(primitive.PropertyUniqueClientMessageIdKeyIndex),
+		half.TransactionId)
+	return p.check
+}
+
+func (p *peer) transaction(ctx context.Context, o options) error {
+	by, found := p.payers[o["group"]]
+	if !found {
+		by = &payer{group: o["group"]}
+		made, err := rocketmq.NewTransactionProducer(by,
+			producer.WithNsResolver(primitive.NewPassthroughResolver(p.nameServers)),
+			producer.WithGroupName(by.group),
+			producer.WithInstanceName(by.group),
+		)
+		if err == nil {
+			err = made.Start()
+		}
+		if err != nil {
+			return err
+		}
+		by.producer = made
+		p.payers[by.group] = by
+	}
+	by.lock.Lock()
+	by.state, by.check = states[o["state"]], states[o["check"]]
+	by.lock.Unlock()
+	result, err := by.producer.SendMessageInTransaction(ctx, message(o, o["body"]))
+	if err == nil {
+		sent(result.SendResult)
+	}
+	return err
+}
+
 func sent(result *primitive.SendResult) {
 	status := map[primitive.SendStatus]string{primitive.SendOK: "SEND_OK"}[result.Status]
 	if status == "" {
@@ -198,6 +272,13 @@ func sent(result *primitive.SendResult) {
 
 func (p *peer) push(o options) error {
 	name, failures := o["name"], int32(o.number("fail", 0))
+	if o["reply"] != "" {
+		replier, err := p.producer("plain")
+		if err != nil {
+			return err
+		}
+		p.replier = replier
+	}
 	with := []consumer.Option{
 		consumer.WithNsResolver(primitive.NewPassthroughResolver(p.nameServers)),
 		consumer.WithGroupName(o["group"]),
@@ -225,6 +306,9 @@ func (p *peer) push(o options) error {
 		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 			for _, message := range messages {
 				got(name, message)
+				if o["reply"] != "" {
+					p.reply(message)
+				}
 				if message.ReconsumeTimes < failures {
 					return consumer.ConsumeRetryLater, nil
 				}
@@ -236,6 +320,17 @@ func (p *peer) push(o options) error {
 	}
 	p.consumers[name] = made
 	return err
+}
+
+func (p *peer) reply(asked *primitive.MessageExt) {
+	answer, err := consumer.CreateReplyMessage(asked, nil)
+	if err == nil {
+		answer.Body = append([]byte("re:"), asked.Body...) // 2.1.2 would read properties out of it
+		_, err = p.replier.SendSync(context.Background(), answer)
+	}
+	if err != nil {
+		say("unsent %v", err)
+	}
 }
 
 // The usual allocation, which also notes which queues of the topic the consumer got: the client tells nobody.

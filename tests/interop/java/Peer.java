@@ -3,6 +3,7 @@ import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -66,6 +67,8 @@ public final class Peer {
             try {
                 peer.obey(words[0], options);
                 say("done " + number);
+            } catch (InvocationTargetException e) {
+                say("failed " + number + " " + String.valueOf(e.getCause()).replace('\n', ' '));
             } catch (Throwable e) {
                 say("failed " + number + " " + String.valueOf(e).replace('\n', ' '));
             }
@@ -138,7 +141,8 @@ public final class Peer {
         if (!producers.containsKey(kind)) {
             DefaultMQProducer made = new DefaultMQProducer(kind + "-producer", traces, null);
             made.setNamesrvAddr(nameServers);
-            made.setInstanceName(kind);
+            // Replies go to the client of that id, and other processes have producers of this kind, too.
+            made.setInstanceName(kind + "-" + ProcessHandle.current().pid());
             made.setVipChannelEnabled(kind.equals("vip"));
             if (!compression.isEmpty()) {
                 set(made, "setCompressType", compression);

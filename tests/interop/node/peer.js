@@ -25,6 +25,9 @@ async function send(options) {
   if (options.keys) {
     message.keys = [ options.keys ];
   }
+  if (options.delay) {
+    message.delayTimeLevel = Number(options.delay);
+  }
   const result = await producer.send(message);
   const queue = result.messageQueue;
   say(`sent ${result.sendStatus} ${result.msgId} ${result.msgId} ${queue.brokerName} ${queue.queueId} ${result.queueOffset}`);

@@ -111,9 +111,11 @@ def test_masters_with_and_without_name_servers_may_start():
     check_settings(load_settings(sets=["namesrvAddr=a:1; [::1]:2,b:3", "brokerRole=SYNC_MASTER"]))
 
 
-def test_filter_bitmaps_are_said_to_have_no_effect(caplog):
+def test_filter_bitmaps_are_said_to_need_a_place(caplog):
+    check_settings(load_settings(sets=["enableCalcFilterBitMap=true", "enableConsumeQueueExt=true"]))
+    assert not caplog.text
     check_settings(load_settings(sets=["enableCalcFilterBitMap=true"]))
-    assert "enableCalcFilterBitMap has no effect yet" in caplog.text
+    assert "enableCalcFilterBitMap has no effect without enableConsumeQueueExt" in caplog.text
 
 
 # What follows from them

@@ -9,6 +9,8 @@ from tests.unit.store.kit import FOREVER, T0, Stores, put
 
 from pyromq.broker import lookup_requests
 from pyromq.broker.clients import Clients
+from pyromq.broker.config import BrokerConfig, LiveConfig
+from pyromq.broker.filters import Filters
 from pyromq.broker.lookup_requests import LookupProcessors
 from pyromq.errors import MissingField, ServerError
 from pyromq.protocol.bodies import (
@@ -54,7 +56,7 @@ def clients():
 
 @pytest.fixture
 def ask(store, clients):
-    table = LookupProcessors(store, clients).table()
+    table = LookupProcessors(store, clients, no_filters()).table()
 
     def ask(code, header, **ext):
         request = Command.request(code, header)
@@ -62,6 +64,10 @@ def ask(store, clients):
         return table[code](PEER, request)
 
     return ask
+
+
+def no_filters():
+    return Filters(LiveConfig.of(BrokerConfig()), lambda: T0)
 
 
 def go_online(clients, group="g"):
@@ -132,7 +138,7 @@ def test_without_an_index_nothing_is_found(stores, clients):
     store = stores.open(index=False)
     put(store, b"a", keys="k")
     request = Command.request(RequestCode.QUERY_MESSAGE, QueryMessage("T", "k", 32, 0, FOREVER))
-    assert LookupProcessors(store, clients).by_key(PEER, request).code == 22
+    assert LookupProcessors(store, clients, no_filters()).by_key(PEER, request).code == 22
 
 
 def test_at_most_64_messages_are_returned_the_newest_of_them(store, query):

@@ -16,8 +16,9 @@ class Revive:
     """A revive queue, and a hand that writes to it."""
 
     def __init__(self, folder, room: int = 100) -> None:
-        config = {"commit_log_file_size": 1 << 20, "consume_queue_file_size": 6000, "index": False}
-        self.store = MessageStore(StoreConfig(root=str(folder), **config))
+        self.store = MessageStore(
+            StoreConfig(root=str(folder), commit_log_file_size=1 << 20, consume_queue_file_size=6000, index=False)
+        )
         self.store.open()
         self.room = room
         self.queue = self.opened(None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.unit.broker.message_kit import Peer
@@ -20,7 +20,7 @@ class Waiter:
         self.gets = gets
         self.tried = 0
         self.answer = ""
-        held.hold(HeldPop(self.peer, wanted, self.serve, self.give_up), seconds)
+        held.hold(HeldPop(cast("Any", self.peer), wanted, self.serve, self.give_up), seconds)
 
     def serve(self) -> bool:
         self.tried += 1

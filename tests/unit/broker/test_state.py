@@ -422,18 +422,33 @@ async def test_a_version_that_was_saved_goes_on_after_a_restart(tmp_path):
     await again.state.close()
 
 
+class Delays:
+    """A table that is none of the three."""
+
+    def __init__(self):
+        self.offsets = {}
+        self.dirty = False
+
+    def snapshot(self):
+        return DelayOffsetTable(offset_table=dict(self.offsets))
+
+    def load(self, saved):
+        self.offsets = saved.offset_table
+
+
+async def test_a_table_may_have_a_pause_of_its_own(tmp_path):
+    disk, delays = NotingDisk(), Delays()
+    broker = Broker(tmp_path, disk, offset_flush_interval=3_600_000)
+    broker.state.keep(delay_offsets_file(tmp_path, disk), delays, lambda: 10)
+    delays.offsets, delays.dirty = {1: 7}, True
+    broker.offsets.commit("g", "orders", 0, 12)
+    async with running(broker.state):
+        await disk.written.wait()
+    assert broker.content("delayOffset.json")["offsetTable"] == {"1": 7}
+    assert not (tmp_path / "config" / "consumerOffset.json").exists()
+
+
 async def test_another_table_can_have_its_file_here(tmp_path):
-    class Delays:
-        def __init__(self):
-            self.offsets = {}
-            self.dirty = False
-
-        def snapshot(self):
-            return DelayOffsetTable(offset_table=dict(self.offsets))
-
-        def load(self, saved):
-            self.offsets = saved.offset_table
-
     broker, delays = Broker(tmp_path), Delays()
     broker.state.keep(delay_offsets_file(tmp_path), delays)
     broker.state.load()

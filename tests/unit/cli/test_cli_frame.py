@@ -15,7 +15,7 @@ from pyromq.admin import Listing, Missing
 from pyromq.cli.common_options import common_last
 from pyromq.cli.failures import CommandFailed, Exit
 from pyromq.cli.frame import changing, narrowed, new_app, reading, run_app
-from pyromq.cli.session import Session  # noqa: TC001 - the frame reads the annotations
+from pyromq.cli.session import Session
 from pyromq.errors import ConnectFailed
 
 app = new_app("Things.")

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pyromq.spark.options import SinkOptions, parse
-from pyromq.spark.rows_out import BadRow, OutRow, RowsOut
+from pyromq.spark.rows_out import RowsOut
 from pyromq.spark.sink_columns import sink_columns
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ def batch_of(**columns: Any) -> pa.RecordBatch:
     )
 
 
-def rows_of(
-    batch: pa.RecordBatch, options: SinkOptions | None = None, identity: Identity | None = None
-) -> list[OutRow | BadRow]:
+def rows_of(batch: pa.RecordBatch, options: SinkOptions | None = None, identity: Identity | None = None) -> list[Any]:
     options = options or sink_options()
     columns = sink_columns(from_arrow_schema(batch.schema), options)
     return list(RowsOut(columns, options, identity).of(batch))

@@ -146,9 +146,9 @@ def test_the_sharding_key_of_a_copied_message_still_counts():
 )
 def test_what_is_wrong_with_a_row_is_said_with_its_key(columns, said):
     options = sink_options(maxMessageBytes=2000, batchBytes=1000)
-    good, bad = [
-        rows_of(batch_of(**{"body": [b"x"], "keys": ["order-1"], **each}), options)[0] for each in ({}, columns)
-    ]
+    row = {"body": [b"x"], "keys": ["order-1"]}
+    (good,) = rows_of(batch_of(**row), options)
+    (bad,) = rows_of(batch_of(**{**row, **columns}), options)
     assert isinstance(good, OutRow)
     assert said in reason(bad)
     assert "keys 'order-1' to orders: " in str(bad.error())

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -107,7 +107,7 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
 def test_all_rows_are_stored_in_few_requests_when_a_task_returns(scene, monkeypatch):
     topic = scene.new()
     real = sink_sends._Sender.send
-    requests = Counter()
+    requests: Counter[int] = Counter()
 
     async def counted(self, outgoing, *rest):
         requests[outgoing.is_batch] += 1
@@ -495,7 +495,7 @@ def test_a_queue_read_backwards_gives_all_of_the_batch_however_little_comes_at_a
         replica=lambda name, only_this: "here:1",
     )
     place = MessageQueue(broker_name="broker-a", queue_id=0, topic="orders")
-    found = asyncio.run(read_back(link, place, Identity("q", 5, 1), 600.0))
+    found = asyncio.run(read_back(cast("Any", link), place, Identity("q", 5, 1), 600.0))
     assert found == {
         f"K{at}" for at, prefix in enumerate(prefixes) if prefix == "q:5:1:" and at >= min(minimum, len(records))
     }

@@ -57,6 +57,11 @@ class AdminClient:
         self.messages = MessageAdmin(asking, places, self.topics, self.groups)
         self.acl = AclAdmin(asking, places)
 
+    @property
+    def client(self) -> Client:
+        """What it asks with: producers and consumers may share it."""
+        return self._client
+
     async def start(self) -> Self:
         """Needs no server to be there. StateError if the client has an admin of this group already."""
         await self._client.join(self._member)

@@ -76,10 +76,13 @@ class Asking:
         timeout = max(self._timeout * slow, at_least)
         return await self._client.calls.invoke(address, Command.request(code, header, body), timeout)
 
-    async def pull(self, address: str, header: PullMessage) -> Command:
-        """Pull messages from a broker. That there are none (19, 20, 21) is no error, but the code of the reply."""
+    async def pull(self, address: str, header: PullMessage, *, longer: float = 0.0) -> Command:
+        """Pull messages from a broker. That there are none (19, 20, 21) is no error, but the code of the reply.
+
+        `longer` is added to the timeout: the seconds that the broker was told to wait for messages.
+        """
         self._check()
-        return await self._client.calls.pull(address, header, self._timeout)
+        return await self._client.calls.pull(address, header, self._timeout + longer)
 
     async def ask_name_server(self, code: int, header: Header | None = None) -> Command:
         """Ask any name server: all of them know the same."""

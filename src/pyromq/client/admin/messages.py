@@ -38,6 +38,8 @@ from pyromq.protocol.ids import decode_host, decode_offset_message_id, decode_un
 from pyromq.protocol.message import MessageExt, decode_records
 from pyromq.remoting import join_address
 
+from ..pulled import decode_pull
+from ..subscriptions import ALL, subscription_data
 from .asking import RELAYED, SLOW, each
 from .times import to_millis
 from .tracks import MessageTrack, TrackState, track_of
@@ -45,9 +47,12 @@ from .tracks import MessageTrack, TrackState, track_of
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from pyromq.protocol.bodies import SubscriptionData
     from pyromq.protocol.command import Command
     from pyromq.protocol.message_queue import MessageQueue
 
+    from ..pulled import PullResult
+    from ..subscriptions import Expression
     from .asking import Asking
     from .groups import GroupAdmin
     from .places import Places
@@ -58,7 +63,9 @@ _ANY_TIME = 2**63 - 1
 _UNIQ_KEY_LIMIT = 32
 # Clocks of producers and brokers differ a little: a message may be stored "before" its id was made.
 _CLOCK_SKEW_MS = 1000
-_SUBSCRIPTION_INCLUDED = 4  # bit of a pull's sysFlag
+# Bits of a pull's sysFlag.
+_SUSPEND = 2
+_SUBSCRIPTION_INCLUDED = 4
 _READER = "TOOLS_CONSUMER"  # a group that every broker knows, and whose offsets nobody counts
 
 
@@ -82,7 +89,7 @@ class MessageAdmin:
 
     async def by_offset_id(self, offset_id: str) -> MessageExt:
         """The message that lies where the id says, asked of the address inside of the id."""
-        address, physical_offset = _place(offset_id)
+        address, physical_offset = place_in_id(offset_id)
         try:
             reply = await self._asking.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(physical_offset))
         except ServerError as exc:
@@ -143,7 +150,7 @@ class MessageAdmin:
             return await self.by_uniq_key(topic, message_id)
         except NoMessage:
             try:
-                address, _ = _place(message_id)
+                address, _ = place_in_id(message_id)
             except RemoteProtocolError:
                 address = ""
             if address not in await self._places.broker_names():
@@ -154,25 +161,30 @@ class MessageAdmin:
         """The message at an offset of a queue. Raises NoMessage also for one that is still to come, or gone."""
         serving = await self._places.serving(queue.topic)
         address = serving.get(queue.broker_name) or await self._places.master_of(queue)
-        header = PullMessage(
-            consumer_group=_READER,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=1,
-            sys_flag=_SUBSCRIPTION_INCLUDED,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            sub_version=0,
-            subscription="*",
-            expression_type="TAG",
-        )
-        reply = await self._asking.pull(address, header)
+        reply = await self._asking.pull(address, _pull_header(queue, offset, 1, subscription_data(queue.topic, ALL, 0)))
         found = _messages(reply, queue.broker_name) if reply.code == ResponseCode.SUCCESS else []
         wanted = [message for message in found if message.queue_offset == offset]
         if not wanted:
             raise NoMessage(f"there is no message at {offset} of {queue}", address)
         return wanted[0]
+
+    async def pull(
+        self,
+        address: str,
+        queue: MessageQueue,
+        offset: int,
+        count: int = 32,
+        *,
+        expression: Expression = ALL,
+        wait: float = 0.0,
+    ) -> PullResult:
+        """What lies in a queue from `offset` on, asked of the broker at `address`. Nobody's offset is changed by it.
+
+        With `wait` the broker waits that many seconds for a message if there is none.
+        """
+        subscription = subscription_data(queue.topic, expression, 0)
+        reply = await self._asking.pull(address, _pull_header(queue, offset, count, subscription, wait), longer=wait)
+        return decode_pull(reply, queue, subscription)
 
     async def consume_queue(
         self, queue: MessageQueue, index: int, count: int = 32, group: str | None = None
@@ -224,7 +236,7 @@ class MessageAdmin:
         ServerError if there is no such message or consumer, ConsumeMessageTimeout if it takes over ten seconds.
         """
         offset_id = message if isinstance(message, str) else message.offset_msg_id
-        address, _ = _place(offset_id)
+        address, _ = place_in_id(offset_id)
         if client_id is None:
             client_id = (await self._groups.connections(group)).connection_set[0].client_id
         header = ConsumeMessageDirectly(group, client_id, offset_id)
@@ -236,7 +248,7 @@ class MessageAdmin:
         offset_id = message if isinstance(message, str) else message.offset_msg_id
         if not isinstance(message, str):
             topic = topic or message.topic
-        address, _ = _place(offset_id)
+        address, _ = place_in_id(offset_id)
         header = ResumeCheckHalfMessage(offset_id, topic)
         await self._asking.ask(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
 
@@ -279,7 +291,25 @@ def earliest(uniq_key: str, now: int) -> int:
     return max(0, key.sent_at(now, None) - _CLOCK_SKEW_MS)
 
 
-def _place(offset_id: str) -> tuple[str, int]:
+def _pull_header(
+    queue: MessageQueue, offset: int, count: int, subscription: SubscriptionData, wait: float = 0.0
+) -> PullMessage:
+    return PullMessage(
+        consumer_group=_READER,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=count,
+        sys_flag=_SUBSCRIPTION_INCLUDED | (_SUSPEND if wait else 0),
+        commit_offset=0,
+        suspend_timeout_millis=int(wait * 1000),
+        sub_version=0,
+        subscription=subscription.sub_string,
+        expression_type=subscription.expression_type,
+    )
+
+
+def place_in_id(offset_id: str) -> tuple[str, int]:
     where = decode_offset_message_id(offset_id)
     return join_address(*decode_host(where.store_host)), where.physical_offset
 

@@ -1,0 +1,146 @@
+"""What happens right now: topics and the groups that read them, with rates out of two or more looks at offsets.
+
+    pulse = Pulse()
+    while True:
+        pulse.add(await look(admin))
+        print(pulse.rows())
+
+Brokers count too, but only by the minute; offsets tell what came and went since the last look.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .asking import fan_out
+from .kinds import TopicKind, is_system_group, topic_kind
+from .places import brokers_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyromq.client.admin import AdminClient
+    from pyromq.protocol.bodies import ConsumeStatsList
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from .listing import Missing
+
+# Members commit every five seconds: over less than that the rate of a group jumps.
+WINDOW = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Offsets at one moment: of each topic the sum of where its queues end, of each group the sum of where it is."""
+
+    at: float
+    ends: Mapping[str, int]
+    done: Mapping[tuple[str, str], int]
+    lags: Mapping[tuple[str, str], int]
+    brokers: int = 0
+    missing: tuple[Missing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRow:
+    """A topic and one of the groups that read it, or None if nobody does. Rates are None until a second look."""
+
+    topic: str
+    group: str | None
+    in_tps: float | None
+    out_tps: float | None
+    lag: int | None
+    lag_growth: float | None
+
+
+async def look(admin: AdminClient, *, system: bool = False) -> Look:
+    """One look: a request or two for each broker, and one more for each topic that no group reads."""
+    info = await admin.brokers.cluster_info()
+    brokers = brokers_in(info)
+    servers = {*info.cluster_addr_table, *info.broker_addr_table}
+    configs = await fan_out(brokers, admin.topics.configs)
+    stats = await fan_out({name: brokers[name] for name in configs.some()}, admin.brokers.consume_stats)
+    topics = {
+        topic
+        for table in configs.results.values()
+        for topic in table
+        if system or topic_kind(topic, servers) is TopicKind.NORMAL
+    }
+    queues, done, lags = sums(stats.results, topics, system=system)
+    unread = {topic: topic for topic in topics - {queue.topic for queue in queues}}
+    others = await fan_out(unread, admin.topics.stats)
+    ends = {topic: sum(offset.max_offset for offset in found.values()) for topic, found in others.results.items()}
+    for queue, end in queues.items():
+        ends[queue.topic] = ends.get(queue.topic, 0) + end
+    return Look(time.monotonic(), ends, done, lags, len(brokers), configs.missing + stats.missing)
+
+
+def sums(
+    stats: Mapping[str, ConsumeStatsList], topics: set[str], *, system: bool = False
+) -> tuple[dict[MessageQueue, int], dict[tuple[str, str], int], dict[tuple[str, str], int]]:
+    """Out of what brokers tell of groups: where queues end, how far groups are, and how far behind."""
+    queues: dict[MessageQueue, int] = {}
+    done: dict[tuple[str, str], int] = {}
+    lags: dict[tuple[str, str], int] = {}
+    for of_broker in stats.values():
+        for table in of_broker.consume_stats_list:
+            for group, several in table.items():
+                if is_system_group(group) and not system:
+                    continue
+                for each in several:
+                    for queue, offsets in each.offset_table.items():
+                        if queue.topic in topics:
+                            key = (queue.topic, group)
+                            queues[queue] = max(offsets.broker_offset, queues.get(queue, 0))
+                            done[key] = done.get(key, 0) + offsets.consumer_offset
+                            lags[key] = lags.get(key, 0) + offsets.broker_offset - offsets.consumer_offset
+    return queues, done, lags
+
+
+class Pulse:
+    """The last looks, of about ten seconds, and the rates between them."""
+
+    def __init__(self, window: float = WINDOW) -> None:
+        self._window = window
+        self._looks: deque[Look] = deque()
+
+    def add(self, latest: Look) -> None:
+        self._looks.append(latest)
+        while len(self._looks) > 2 and self._looks[1].at <= latest.at - self._window:
+            self._looks.popleft()
+
+    def rows(self) -> list[LiveRow]:
+        """By topic and group. A topic or group that came after the first of the looks has no rates yet."""
+        first, last = self._looks[0], self._looks[-1]
+        seconds = last.at - first.at
+
+        def rate(before: int | None, after: int) -> float | None:
+            return None if before is None or seconds <= 0 else (after - before) / seconds
+
+        rows = []
+        for topic, end in sorted(last.ends.items()):
+            groups = sorted(group for name, group in last.done if name == topic)
+            came = rate(first.ends.get(topic), end)
+            if not groups:
+                rows.append(LiveRow(topic, None, came, None, None, None))
+            for group in groups:
+                key = (topic, group)
+                rows.append(
+                    LiveRow(
+                        topic,
+                        group,
+                        came,
+                        rate(first.done.get(key), last.done[key]),
+                        last.lags[key],
+                        rate(first.lags.get(key), last.lags[key]),
+                    )
+                )
+        return rows
+
+    def summary(self) -> str:
+        last = self._looks[-1]
+        groups = {group for _, group in last.done}
+        return f"{last.brokers} brokers, {len(last.ends)} topics, {len(groups)} groups, lag {sum(last.lags.values())}"

@@ -1,0 +1,50 @@
+"""Values as Java writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def front(text: str, size: int) -> str:
+    """At most `size` characters of it, as columns of a fixed width need them."""
+    return text[:size]
+
+
+def _local(millis: int) -> datetime:
+    return (_EPOCH + timedelta(milliseconds=millis)).astimezone()
+
+
+def seconds_text(millis: int) -> str:
+    return _local(millis).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def millis_text(millis: int) -> str:
+    return f"{seconds_text(millis)},{millis % 1000:03d}"
+
+
+def map_text(table: Mapping[str, object]) -> str:
+    return "{" + ", ".join(f"{key}={value}" for key, value in table.items()) + "}"
+
+
+def bool_text(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def perm_text(perm: int) -> str:
+    """`RW-`: what may be done with a topic; the third place is for inheritance."""
+    return ("R" if perm & 4 else "-") + ("W" if perm & 2 else "-") + ("X" if perm & 1 else "-")
+
+
+def is_true(text: str | None, default: bool = False) -> bool:
+    """As Boolean.parseBoolean: everything but `true` is false."""
+    return default if text is None else text.strip().lower() == "true"
+
+
+def signed_bytes(body: bytes) -> str:
+    return "[" + ", ".join(str(byte - 256 if byte > 127 else byte) for byte in body) + "]"

@@ -1,0 +1,136 @@
+"""`mqadmin`, also as `pyromq mqadmin`: RocketMQ's own admin commands, by their names, options and headings."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+from .failures import Exit, nearest
+
+if TYPE_CHECKING:
+    from .classic.commands import Command
+    from .session import Session
+
+# Which module has a subcommand, and what it does.
+SUBCOMMANDS = {
+    "updateTopic": ("topics", "Create or update a topic."),
+    "deleteTopic": ("topics", "Delete a topic from brokers and name servers."),
+    "updateTopicPerm": ("topics", "Update the permission of a topic."),
+    "topicList": ("topics", "List all topics."),
+    "topicRoute": ("topics", "Show the route of a topic."),
+    "topicStatus": ("topics", "Show the offsets of a topic."),
+    "topicClusterList": ("topics", "Show the clusters of a topic."),
+    "statsAll": ("topics", "Show the traffic of topics and groups."),
+    "updateSubGroup": ("groups", "Create or update a subscription group."),
+    "deleteSubGroup": ("groups", "Delete a subscription group from brokers."),
+    "getConsumerConfig": ("groups", "Show the settings of a subscription group."),
+    "consumerProgress": ("groups", "Show how far consumers are."),
+    "consumerConnection": ("groups", "Show the members of a consumer group."),
+    "resetOffsetByTime": ("offsets", "Move a group to a time."),
+    "skipAccumulatedMessage": ("offsets", "Move a group to the end."),
+    "cloneGroupOffset": ("offsets", "Copy the offsets of a group to another."),
+    "producer": ("groups", "Show the producers that a broker knows."),
+    "producerConnection": ("groups", "Show the members of a producer group."),
+    "queryMsgById": ("queries", "Find a message by its id."),
+    "queryMsgByUniqueKey": ("queries", "Find a message by the id that its producer made."),
+    "queryMsgByKey": ("queries", "Find messages by a key."),
+    "queryMsgByOffset": ("queries", "Find a message by its offset."),
+    "queryMsgTraceById": ("queries", "Show the trace of a message."),
+    "printMsg": ("messages", "Print the messages of a topic."),
+    "printMsgByQueue": ("messages", "Print the messages of a queue."),
+    "sendMessage": ("messages", "Send a message."),
+    "consumeMessage": ("messages", "Read messages."),
+    "clusterList": ("brokers", "List all brokers with what they measure."),
+    "brokerStatus": ("brokers", "Show what a broker says of itself."),
+    "brokerConsumeStats": ("brokers", "Show how far all groups are on a broker."),
+    "getBrokerConfig": ("brokers", "Show the settings of a broker."),
+    "updateBrokerConfig": ("brokers", "Change a setting of a broker."),
+    "wipeWritePerm": ("brokers", "Take the write permission of a broker away."),
+    "addWritePerm": ("brokers", "Give the write permission of a broker back."),
+    "getNamesrvConfig": ("brokers", "Show the settings of name servers."),
+}
+_BY_LOWER = {name.lower(): name for name in SUBCOMMANDS}
+
+
+def console() -> None:
+    """The console script `mqadmin`."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"] and len(arguments) > 1:
+        arguments = [arguments[1], "-h"]
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_help())
+        return Exit.OK
+    name = _BY_LOWER.get(arguments[0].lower())
+    if name is None:
+        near = nearest(arguments[0], SUBCOMMANDS)
+        hint = f"did you mean {near[0]}?" if near else "`mqadmin help` lists what there is"
+        print(f"mqadmin: no subcommand {arguments[0]!r}; {hint}", file=sys.stderr)
+        return Exit.USAGE
+    return _run(_command(name), arguments[1:])
+
+
+def _command(name: str) -> Command:
+    importlib.import_module(f"pyromq.cli.classic.{SUBCOMMANDS[name][0]}")
+    from .classic.commands import COMMANDS
+
+    return COMMANDS[name.lower()]
+
+
+def _run(command: Command, arguments: list[str]) -> int:
+    from .carrying_out import carry_out
+    from .session import Asked
+
+    try:
+        given = _parser(command).parse_args(arguments)
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else Exit.USAGE
+
+    async def call(session: Session, topic: str | None, group: str | None) -> None:
+        await command.run(session, given)
+
+    # These two are what a name that is not there is looked for in.
+    names = {"topic": getattr(given, "t", None), "group": getattr(given, "g", None)}
+    repeated = getattr(given, "i", None) if command.name == "clusterList" else None
+    asked = Asked(f"mqadmin {command.name}", namesrv=given.n, watch=repeated)
+    return carry_out(call, names, asked, command.timeout, connects=True)
+
+
+def _parser(command: Command) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"mqadmin {command.name}", description=SUBCOMMANDS[command.name][1], allow_abbrev=False
+    )
+    parser.add_argument("-n", "--namesrvAddr", dest="n", metavar="<arg>", help="Name servers, by ';'.")
+    for option in command.options:
+        names = [f"-{option.letter}"] if len(option.letter) == 1 else []
+        names.append(f"--{option.name}")
+        if option.value:
+            parser.add_argument(
+                *names,
+                dest=option.letter,
+                metavar="<arg>",
+                required=option.required,
+                type=option.kind if option.kind is not str else str.strip,
+                help=option.help,
+            )
+        else:
+            parser.add_argument(*names, dest=option.letter, action="store_true", help=option.help)
+    return parser
+
+
+def _help() -> str:
+    width = max(map(len, SUBCOMMANDS)) + 3
+    lines = [f"   {name:<{width}} {sentence}" for name, (_, sentence) in SUBCOMMANDS.items()]
+    return "\n".join(
+        [
+            "The most commonly used mqadmin commands are:",
+            "",
+            *lines,
+            "",
+            "See 'mqadmin help <command>' for more information on a specific command.",
+        ]
+    )
