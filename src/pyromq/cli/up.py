@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shlex
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -242,10 +241,10 @@ def _ready(plan: Plan, namesrv_port: int, first: broker.Broker) -> str:
         [
             f"PyroMQ {__version__} is ready: name server {name_server}, broker {brokers}, data in {plan.data}",
             "",
-            "Point any RocketMQ client at the name server, or try:",
+            "Point any RocketMQ client at the name server, or try in another terminal:",
             f"  export NAMESRV_ADDR={name_server}",
-            f"  mqadmin clusterList -n {name_server}",
-            f"  pyromq check {shlex.quote(str(plan.data / 'broker-a'))}",
+            "  pyromq message send orders hello",
+            "  pyromq message list orders",
             "",
             "Ctrl-C stops it.",
         ]

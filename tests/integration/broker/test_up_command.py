@@ -75,13 +75,20 @@ def test_what_it_prints_can_be_copied(tmp_path):
     with up(tmp_path, "--data", "my data") as (process, name_server, _):
         lines = iter(process.stdout.readline, "Ctrl-C stops it.\n")
         commands = [line.strip() for line in lines if line.startswith("  ")]
+        assert len(commands) == 3
+        assert commands[0] == f"export NAMESRV_ADDR={name_server}"
+        shell = f'set -e; pyromq() {{ "{sys.executable}" -m pyromq.cli.main "$@"; }}; {"; ".join(commands)}'
+        done = subprocess.run(
+            ["sh", "-c", shell],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            timeout=30,
+            check=False,
+            stdout=subprocess.PIPE,
+        )
         stop(process)
-    assert len(commands) == 3
-    assert f"export NAMESRV_ADDR={name_server}" in commands
-    [check] = [command for command in commands if command.startswith("pyromq ")]
-    shell = f'pyromq() {{ "{sys.executable}" -m pyromq.cli.main "$@"; }}; {check}'
-    done = subprocess.run(["sh", "-c", shell], cwd=tmp_path, env=environment(tmp_path), timeout=20, check=False)
     assert done.returncode == 0
+    assert done.stdout.split()[-1] == b"hello"
 
 
 async def test_an_ephemeral_one_leaves_nothing_behind(tmp_path):
