@@ -6,7 +6,7 @@ BIN    := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo check test crash interop fuzz bench scenarios docs lock clean
+.PHONY: help setup java demo check test test-spark crash interop fuzz bench scenarios docs lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -32,7 +32,10 @@ check: setup ## Check format, lint, types, layers, links and generated files.
 	$(BIN)/python scripts/lock.py --check
 
 test: java ## Run every test that needs nothing but this machine.
-	$(PYTEST) -m "not crash and not interop" $(ARGS)
+	$(PYTEST) -m "not crash and not interop and not long" $(ARGS)
+
+test-spark: java ## Run the whole Spark suite: killed executors and drivers, outages, a cluster of two workers; minutes.
+	$(PYTEST) tests/spark tests/unit/spark $(ARGS)
 
 crash: setup ## Kill writers and check that what they acknowledged is there; minutes.
 	$(PYTEST) -m crash -o faulthandler_timeout=0 $(ARGS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 # Longer than a client believes a connection, shorter than a test may take. What the driver asks is asked anew all the
 # time, so an outage of a minute is this one, several times.

@@ -140,6 +140,7 @@ def test_a_stream_writes_every_column_and_says_which_batch_a_message_is_of(copy,
     assert copied.written().count() == 101
 
 
+@pytest.mark.long
 @pytest.mark.scenario("spark 25")
 @pytest.mark.scenario("spark 16")
 @pytest.mark.parametrize("options", [SMALL, ONCE], ids=["at-least-once", "effectively-once"])
@@ -180,6 +181,7 @@ def test_a_task_that_always_fails_ends_the_query_with_its_own_error_and_moves_no
     assert sorted(body.strip() for body in bodies(copied.written())) == texts(1000)
 
 
+@pytest.mark.long
 @pytest.mark.scenario("spark 26")
 def test_a_driver_that_is_killed_between_tasks_and_commit_repeats_nothing(copy, topics):
     copied = copy(**ONCE)
