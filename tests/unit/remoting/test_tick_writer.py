@@ -68,13 +68,13 @@ async def test_large_pieces_are_passed_on_without_a_copy(writer: TickWriter, tra
 async def test_more_than_the_limit_is_not_kept_until_the_end_of_the_tick(
     writer: TickWriter, transport: NotingTransport
 ):
-    piece = bytes(60_000)
-    for _ in range(20):
+    piece = bytes(10_000)
+    for _ in range(120):
         writer.write((piece,))
     assert sum(map(len, transport.writes)) > LIMIT
     assert writer.unsent < LIMIT
     await asyncio.sleep(0)
-    assert sum(map(len, transport.writes)) == 20 * 60_000
+    assert sum(map(len, transport.writes)) == 120 * 10_000
 
 
 async def test_it_counts_what_the_system_has_taken(writer: TickWriter, transport: NotingTransport):
