@@ -189,12 +189,18 @@ class IndexFiles:
 
         A head must have the size of one with hosts of IPv4; `head` makes one.
         """
-        if not pieces:
-            return
-        self._heads += b"".join(pieces[0::PIECES])
-        self._topics += pieces[2::PIECES]
-        self._sizes += b"".join(pieces[3::PIECES])
-        self._properties += b"\x02%b" % b"\x02".join(pieces[4::PIECES])
+        if len(pieces) == PIECES:
+            head, _, topic, size, properties = pieces
+            self._heads += head
+            self._topics.append(topic)
+            self._sizes += size
+            self._properties += b"\x02%b" % properties
+        elif pieces:
+            self._heads += b"".join(pieces[0::PIECES])
+            self._topics += pieces[2::PIECES]
+            self._sizes += b"".join(pieces[3::PIECES])
+            self._properties += b"\x02"
+            self._properties += b"\x02".join(pieces[4::PIECES])
 
     def add_bulk(self, bulk: Bulk) -> None:
         """As `add`, for many records that are read back; what is pending comes before them."""
