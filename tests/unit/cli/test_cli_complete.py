@@ -46,6 +46,6 @@ def test_every_shell_gets_a_script_that_asks_us(capsys, shell):
 def test_a_script_is_one_that_its_shell_can_read():
     # Bash is everywhere; of the others those that this machine has.
     programs = {shell: program for shell in Shell if (program := shutil.which(shell.value)) is not None}
-    assert Shell.BASH in programs
+    assert Shell.bash in programs
     for shell, program in programs.items():
         subprocess.run([program, "-n"], input=SCRIPTS[shell], text=True, check=True)
