@@ -1,4 +1,4 @@
-"""`make demo`: a shop on an embedded cluster and on Spark, on this machine, in half a minute.
+"""`make demo`: a shop on an embedded cluster and on Spark, on this machine, in less than a minute.
 
 A name server and a broker start inside this program. Orders, payments and reminders are sent, some orders in
 transactions of which a part is rolled back. Two members of one group keep the books, and one order in a thousand is
