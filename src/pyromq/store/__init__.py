@@ -2,7 +2,16 @@
 
 from .config import FlushDiskType, StoreConfig
 from .put import PutResult, PutStatus
-from .read import GetResult, GetStatus
+from .read import GetResult, GetStatus, PropertiesTest
 from .store import MessageStore
 
-__all__ = ["FlushDiskType", "GetResult", "GetStatus", "MessageStore", "PutResult", "PutStatus", "StoreConfig"]
+__all__ = [
+    "FlushDiskType",
+    "GetResult",
+    "GetStatus",
+    "MessageStore",
+    "PropertiesTest",
+    "PutResult",
+    "PutStatus",
+    "StoreConfig",
+]

@@ -1,0 +1,118 @@
+"""Putting many messages of a queue to the test at once, by their properties.
+
+A pull with a filter may look at hundreds of messages to send a few. Nearly all of them look alike: version 1, hosts of
+IPv4, whole, in one file. Of those numpy finds the properties, 0.1 µs a message where `protocol.record` takes 0.3 and a
+loop over entries another 0.5; and a filter that is given hundreds of them at once has less to do for each.
+Whatever is unusual, or wrong, is left to the loop: this module knows no errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pyromq.protocol import sysflag
+from pyromq.protocol.record import HEADS, MAGIC_V1
+
+from .format import ENTRY
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# The layout of format.ENTRY, field by field.
+_ENTRY = np.dtype([("physical", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+assert _ENTRY.itemsize == ENTRY.size
+# The fields that are wanted of a head of version 1 with hosts of IPv4.
+_HEAD = np.dtype(
+    {
+        "names": ["size_and_magic", "physical", "sys_flag", "body_size"],
+        "formats": [">i8", ">i8", ">i4", ">i4"],
+        "offsets": [0, 28, 36, 84],
+        "itemsize": HEADS[0].size,
+    }
+)
+_MAGIC = MAGIC_V1 & 0xFFFFFFFF
+_MIN_SIZE = _HEAD.itemsize + 3  # without body, topic and properties
+_MAX_TOPIC = 127
+_MAX_WIDTH = 1024  # bytes of a row; messages with longer properties are tested one by one
+ROOM_BEHIND = 40
+SEPARATOR = 2  # between properties
+
+
+class Lot:
+    """The messages of a queue that some entries name, from the first on as far as they lie in one file of the log.
+
+    `view` shows the file up to its byte `end`, where the log ends if not the file; `start` is its place in the log.
+    """
+
+    def __init__(self, entries: bytes, view: memoryview, start: int, end: int) -> None:
+        table = np.frombuffer(entries, _ENTRY)
+        self._view = view
+        self._file_start = start
+        self._starts = table["physical"] - start
+        self._sizes = table["size"].astype(np.int64)
+        self._ends = self._starts + self._sizes
+        inside = (self._starts >= 0) & (self._sizes >= _MIN_SIZE) & (self._ends <= end)
+        self._count = len(inside) if inside.all() else int(inside.argmin())
+
+    def __len__(self) -> int:
+        return self._count
+
+    def place(self, number: int) -> tuple[int, int]:
+        """Where in the file a message begins and ends."""
+        return self._starts.item(number), self._ends.item(number)
+
+    def properties(self, first: int, end: int) -> PropertiesTable | None:
+        """The properties of some of them; None if one of these is no usual record."""
+        view = self._view
+        starts, sizes, ends = self._starts[first:end], self._sizes[first:end], self._ends[first:end]
+        octets = np.frombuffer(view, np.uint8)
+        heads = _windows(view, _HEAD.itemsize)[starts].view(_HEAD)
+        body_sizes = heads["body_size"].astype(np.int64)
+        topics_at = starts + body_sizes + _HEAD.itemsize
+        good = heads["size_and_magic"] == (sizes << 32 | _MAGIC)
+        good &= heads["physical"] == starts + self._file_start
+        good &= heads["sys_flag"] & sysflag.HOSTS_MASK == 0
+        good &= (body_sizes >= 0) & (topics_at + 3 <= ends)
+        if not good.all():
+            return None
+        topic_sizes = octets[topics_at]
+        begins = topics_at + topic_sizes + 3
+        lengths = ends - begins
+        good = (topic_sizes <= _MAX_TOPIC) & (lengths >= 0)
+        if not good.all():
+            return None
+        if not (octets[begins - 2].astype(np.int64) << 8 | octets[begins - 1] == lengths).all():
+            return None
+        width = 1 << int(lengths.max() + 1 + ROOM_BEHIND).bit_length()
+        if width > _MAX_WIDTH or int(begins[-1]) - 1 + width > len(view):
+            return None
+        rows = _windows(view, width)[begins - 1].view(np.uint8).reshape(-1, width)
+        rows[:, 0] = SEPARATOR
+        numbers = np.arange(len(rows))
+        rows[numbers, lengths + 1] = SEPARATOR
+        rows[numbers, lengths + 2] = 0
+        return PropertiesTable(rows, lengths)
+
+
+class PropertiesTable(NamedTuple):
+    """The properties of many messages, one row for each: a separator, the properties, a separator, a zero, and anything.
+
+    Behind the second separator there are at least `ROOM_BEHIND` bytes more.
+    """
+
+    rows: NDArray[np.uint8]
+    lengths: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def of(self, number: int) -> bytes:
+        """The properties of one of them, behind a separator."""
+        return self.rows[number, : self.lengths[number] + 1].tobytes()
+
+
+def _windows(view: memoryview, size: int) -> NDArray[np.void]:
+    """So many bytes from each byte of a file on, overlapping the next. Only those are copied that are asked for."""
+    return np.ndarray((len(view) - size + 1,), f"V{size}", view, 0, (1,))
