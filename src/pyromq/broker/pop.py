@@ -285,7 +285,7 @@ class PopProcessor:
                 body += [self._as_sent(part, record, header, now, revive_queue) for record in part.records]
             else:
                 body += part.records
-            self._count(part)
+            self._count(part, now)
         return attempt.request.reply(header=reply, remark=GetStatus.FOUND.value, body=body)
 
     def _as_sent(
@@ -304,13 +304,18 @@ class PopProcessor:
         except (CorruptRecord, LocalProtocolError):
             return record
 
-    def _count(self, part: Part) -> None:
+    def _count(self, part: Part, began: int) -> None:
         count, size = len(part.records), sum(map(len, part.records))
-        key = f"{part.queue.topic}@{part.queue.group}"
+        topic, queue_id, group = part.queue.topic, part.queue.queue_id, part.queue.group
+        key = f"{topic}@{group}"
+        config = self._live.config
         self._stats.throughput.pulled(count)
         self._stats.add("GROUP_GET_NUMS", key, count)
         self._stats.add("GROUP_GET_SIZE", key, size)
-        self._stats.add("BROKER_GET_NUMS", self._live.config.cluster_name, count)
+        self._stats.add("BROKER_GET_NUMS", config.cluster_name, count)
+        # With the checkpoint, which had to be stored first.
+        millis = max(self._clock() - began, 0)
+        self._stats.add_latency(topic, queue_id, group, millis, detailed=config.enable_detail_stat)
 
 
 class _Pop:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from pyromq.errors import (
@@ -113,6 +114,7 @@ class PullProcessor:
         if sys_flag & COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, topic, queue_id, header.commit_offset)
         queue = self._store.queue(topic, queue_id)
+        began = time.monotonic()
         found = self._get(queue, offset, _wanted(header), selection)
         self._stats.throughput.pulled(found.count)
         if sys_flag & SUSPEND and _code(found, offset) is ResponseCode.PULL_NOT_FOUND:
@@ -121,7 +123,7 @@ class PullProcessor:
             deadline = self._loop.time() + wait / 1000
             self.held.hold(HeldPull(connection, request, queue, offset, deadline, selection))
             return None
-        return self._reply(request, header, offset, found)
+        return self._reply(request, header, offset, found, began)
 
     def _get(self, queue: ConsumeQueue, offset: int, wanted: int, selection: Selection) -> GetResult:
         if selection == _EVERYTHING:
@@ -139,6 +141,7 @@ class PullProcessor:
     def _answer(self, pull: HeldPull) -> bool:
         """Answer a held pull if there is something for it now."""
         header = pull.request.header(PullMessage)
+        began = time.monotonic()
         found = self._found(pull, header, pull.looked_at)
         if found is None:
             return True
@@ -148,7 +151,7 @@ class PullProcessor:
             if found.status in (GetStatus.OFFSET_OVERFLOW_ONE, GetStatus.NO_MATCHED_MESSAGE):
                 return False
         self._stats.throughput.pulled(found.count)
-        pull.connection.reply(pull.request, self._reply(pull.request, header, pull.offset, found))
+        pull.connection.reply(pull.request, self._reply(pull.request, header, pull.offset, found, began))
         return True
 
     def expire(self) -> None:
@@ -170,10 +173,11 @@ class PullProcessor:
         if pull.connection.closed:
             return
         header = pull.request.header(PullMessage)
+        began = time.monotonic()
         # From where it began: what was passed over is then not asked for again.
         found = self._found(pull, header, pull.offset)
         if found is not None:
-            pull.connection.reply(pull.request, self._reply(pull.request, header, pull.offset, found))
+            pull.connection.reply(pull.request, self._reply(pull.request, header, pull.offset, found, began))
 
     def _found(self, pull: HeldPull, header: PullMessage, offset: int) -> GetResult | None:
         """What there is for a held pull. None if it cannot be read: then that was the answer.
@@ -259,7 +263,7 @@ class PullProcessor:
 
     # Answers
 
-    def _reply(self, request: Command, header: PullMessage, offset: int, found: GetResult) -> Command:
+    def _reply(self, request: Command, header: PullMessage, offset: int, found: GetResult, began: float) -> Command:
         code = _code(found, offset)
         response = request.reply(code, found.status.value)
         response.ext = {
@@ -273,7 +277,12 @@ class PullProcessor:
             key = f"{header.topic}@{header.consumer_group}"
             self._stats.add("GROUP_GET_NUMS", key, found.count)
             self._stats.add("GROUP_GET_SIZE", key, found.size)
-            self._stats.add("BROKER_GET_NUMS", self._live.config.cluster_name, found.count)
+            config = self._live.config
+            self._stats.add("BROKER_GET_NUMS", config.cluster_name, found.count)
+            millis = int((time.monotonic() - began) * 1000)
+            self._stats.add_latency(
+                header.topic, header.queue_id, header.consumer_group, millis, detailed=config.enable_detail_stat
+            )
         elif code is ResponseCode.PULL_OFFSET_MOVED and self._offset_moved is not None:
             self._offset_moved(header.consumer_group, header.topic, header.queue_id, offset, found.next_offset)
         return response

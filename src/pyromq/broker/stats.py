@@ -8,10 +8,10 @@
     GROUP_GET_LATENCY                           queueId@topic@group, or topic@group without details
     SNDBCK_PUT_NUMS                             topic@group
     BROKER_PUT_NUMS, BROKER_GET_NUMS            cluster
-    GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME    queueId@topic@group; gauges
 
 A counter only grows. Its value is noted every ten seconds, ten minutes and hour; what it grew by between the oldest and
-the newest note that are kept is what a view tells (docs/spec/broker.md 13.2).
+the newest note that are kept is what a view tells (docs/spec/broker.md 13.2). How far groups are behind, which RocketMQ
+keeps as gauges that no request shows, is told by those who know the offsets (`progress.py`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ GROUP_GET_LATENCY = "GROUP_GET_LATENCY"
 SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
-GROUP_GET_FALL_SIZE = "GROUP_GET_FALL_SIZE"
-GROUP_GET_FALL_TIME = "GROUP_GET_FALL_TIME"
 
 # The parts of the keys that name topics or groups; neither may hold an @. Of a shorter key the last ones are there.
 _LAYOUTS = {
@@ -52,8 +50,6 @@ _LAYOUTS = {
     QUEUE_GET_SIZE: ("topic", "queue", "group"),
     GROUP_GET_LATENCY: ("queue", "topic", "group"),
     SNDBCK_PUT_NUMS: ("topic", "group"),
-    GROUP_GET_FALL_SIZE: ("queue", "topic", "group"),
-    GROUP_GET_FALL_TIME: ("queue", "topic", "group"),
 }
 
 _SECOND = 1000
@@ -125,8 +121,6 @@ class Statistics:
 
     def __init__(self, now: int) -> None:
         self.throughput = Throughput(now)
-        # Current values that nobody adds up: how far groups are behind.
-        self.gauges: dict[tuple[str, str], int] = {}
         # Called before anything is told, to add what was counted elsewhere.
         self.sources: list[Callable[[], None]] = []
         self._counters: dict[tuple[str, str], Counter] = {}
@@ -144,6 +138,11 @@ class Statistics:
             counter = self._counters[item, key] = Counter()
         counter.value += count
         counter.calls += calls
+
+    def add_latency(self, topic: str, queue_id: int, group: str, millis: int, *, detailed: bool) -> None:
+        """How long it took to find messages for a group."""
+        key = f"{queue_id}@{topic}@{group}" if detailed else f"{topic}@{group}"
+        self.add(GROUP_GET_LATENCY, key, millis)
 
     def sample(self, now: int) -> None:
         """To be called every second. Ten thousand counters, every ten seconds, take 2 ms."""
@@ -183,9 +182,8 @@ class Statistics:
         self._forget("group", group)
 
     def _forget(self, part: str, name: str) -> None:
-        for table in (self._counters, self.gauges):
-            for item, key in [known for known in table if name in known[1]]:
-                parts = key.split("@")
-                layout = _LAYOUTS.get(item, ())[-len(parts) :]
-                if (part, name) in zip(layout, parts, strict=False):
-                    del table[item, key]
+        for item, key in [known for known in self._counters if name in known[1]]:
+            parts = key.split("@")
+            layout = _LAYOUTS.get(item, ())[-len(parts) :]
+            if (part, name) in zip(layout, parts, strict=False):
+                del self._counters[item, key]

@@ -97,7 +97,7 @@ class Lot:
 
 
 class PropertiesTable(NamedTuple):
-    """The properties of many messages, one row for each: a separator, the properties, a separator, a zero, and anything.
+    """The properties of many messages, a row for each: a separator, the properties, a separator, a zero, and anything.
 
     Behind the second separator there are at least `ROOM_BEHIND` bytes more.
     """

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.broker.message_kit import Parts, Peer, request
+from tests.unit.broker.message_kit import Parts, Peer, pull_request, request
 
 from pyromq.broker.schedule import CONSUMER, ScheduleService
 from pyromq.protocol.bodies.register import TopicConfig
@@ -108,3 +109,23 @@ async def test_what_could_not_be_stored_was_not_sent_back(parts):
     assert reply.code == 1
     del parts.store.refusals["test"]
     assert parts.stats.view("SNDBCK_PUT_NUMS", "orders@billing") is None
+
+
+@pytest.mark.parametrize("detailed", [True, False])
+async def test_how_long_pulls_take_is_counted_by_queue_or_by_topic(parts, detailed):
+    parts.live.update(b"enableDetailStat=%s" % str(detailed).lower().encode(), "test", parts.now)
+    await parts.send(b"x")
+    real = parts.store.get_runs
+
+    def slow(*wanted: Any) -> Any:
+        time.sleep(0.02)
+        return real(*wanted)
+
+    parts.store.get_runs = slow
+    await parts.ask(Peer(), pull_request(0))
+    await parts.ask(Peer(), pull_request(1))  # finds nothing
+    key = "0@orders@billing" if detailed else "orders@billing"
+    parts.counts("GROUP_GET_LATENCY", [])
+    view = parts.stats.view("GROUP_GET_LATENCY", key)
+    assert 20 <= view.stats_minute.sum < 2000
+    assert view.stats_minute.avgpt == view.stats_minute.sum
