@@ -30,11 +30,12 @@ class Proxy:
     """Passes the bytes of any number of connections to `target` (`host:port`) and back.
 
     Every switch acts on the connections that are there and on those to come. A switch is a plain call, not a
-    coroutine: it has worked when it returns.
+    coroutine: it has worked when it returns. `port` is where it listens, any that is free unless one is named.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, port: int = 0) -> None:
         self._target = split_address(target)
+        self._port = port
         self._server: asyncio.Server | None = None
         self._lines: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
         self._flowing = asyncio.Event()
@@ -55,7 +56,7 @@ class Proxy:
         return len(self._lines)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:

@@ -36,10 +36,10 @@ def run(home, *arguments, environ=None, timeout=20):
 
 
 @contextlib.contextmanager
-def started(home, *arguments, environ=None):
-    """A command that goes on running; killed in the end if it is still there."""
+def started(home, *arguments, environ=None, run_by=()):
+    """A command that goes on running; killed in the end if it is still there. `run_by` is a command that runs it."""
     with subprocess.Popen(
-        [sys.executable, "-m", "pyromq.cli.main", *arguments],
+        [*run_by, sys.executable, "-m", "pyromq.cli.main", *arguments],
         env=environment(home) | (environ or {}),
         cwd=home,
         stdout=subprocess.PIPE,
