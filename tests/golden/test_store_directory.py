@@ -26,6 +26,7 @@ from tests.golden.test_store_vectors import (
 from pyromq.protocol.record import decode_record, encode_record
 from pyromq.store import GetStatus, MessageStore, PutStatus, StoreConfig
 from pyromq.store.check import Severity, check_store
+from pyromq.store.inspection import inspect_store
 from pyromq.testing import Clock
 
 FOREVER = 2**62
@@ -230,3 +231,12 @@ def test_a_record_of_version_2_is_read_and_written(tmp_path):
     with MessageStore(settings, clock=clock) as store:
         (record,) = store.get(store.queue(T12.topic, 0), 0, 32).slices
         assert bytes(record) == T12_BYTES
+
+
+def test_its_contents_can_be_told_without_opening_it(directory):
+    found = inspect_store(directory)
+    assert found.log.end == 1200 + len(encode_record(R9))
+    assert {(queue.topic, queue.queue_id): queue.messages for queue in found.queues} == {
+        place: len(entries) // 40 for place, entries in QUEUES.items()
+    }
+    assert (found.index.files, found.index.entries) == (1, 4)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,6 +49,10 @@ class Commands:
             main([*line.split(), "-n", self._apache.namesrv, *SLOWLY])
         out, err = self._capsys.readouterr()
         return Ended(int(done.value.code or 0), out, err)
+
+    def said(self) -> tuple[str, str]:
+        """What was printed since it was asked for the last time."""
+        return self._capsys.readouterr()
 
     def ok(self, line: str) -> str:
         ended = self(line)
@@ -160,6 +165,45 @@ def test_clusters_brokers_and_name_servers(pyromq: Commands, apache: Apache) -> 
     assert pyromq("namesrv kv get CLI key").code == 3
     assert pyromq.rows("check broker --warn 60000 --crit 60000")[0]["status"] == "ok"
     assert pyromq("check disk --warn 0").code == 6
+
+
+def test_exports_can_be_applied_and_files_looked_at(pyromq: Commands, at_the_end: Apache, tmp_path: Path) -> None:
+    broker, topic = at_the_end.broker.name, _unique(at_the_end, TOPIC)
+    attribute = "-a message.type=FIFO" if at_the_end.version == "5.5.0" else ""
+    pyromq.ok(f"topic create cli-exported -r 6 -w 5 --order {attribute}")
+    pyromq.ok("group create cli-exported-readers --retry-max 3 --no-broadcast")
+    pyromq.ok(f"export metadata -f {tmp_path}/shop.json")
+    found = json.loads((tmp_path / "shop.json").read_text())
+    assert {"cli-exported", topic} <= {each["name"] for each in found["topics"]}
+    assert "0 to create, 0 to update" in pyromq.ok(f"apply -f {tmp_path}/shop.json --yes")
+    # Made anew from the file, it is what it was.
+    [before] = pyromq.rows("topic describe cli-exported")
+    pyromq.ok("topic delete cli-exported --yes")
+    pyromq.ok("topic order cli-exported --remove")
+    pyromq.ok(f"apply -f {tmp_path}/shop.json --yes")
+    eventually(lambda: "cli-exported" in pyromq.ok("topic list -o name").split())
+    [after] = pyromq.rows("topic describe cli-exported")
+    assert after == before
+    assert json.loads(pyromq.ok("export configs"))["brokers"][broker]["0"]["brokerName"] == broker
+    [size] = json.loads(pyromq.ok("export report"))["brokers"]
+    assert size["topics"] >= 2
+    watched = pyromq.rows(f"group watch {_unique(at_the_end, GROUP)} --looks 1")
+    assert [row for row in watched if row["sign"] in ("stuck", "mismatch")] == []
+    # A store of Apache's, while its broker runs.
+    config = pyromq.rows(f"broker config get {broker}")
+    with pytest.raises(SystemExit) as done:
+        main(["store", "inspect", config["storePathRootDir"], "-o", "json"])
+    assert not done.value.code
+    out, err = pyromq.said()
+    assert "is in use by process" in err
+    inspected = json.loads(out)
+    assert {row["topic"]: row["messages"] for row in inspected["topics"]}[topic] == MESSAGES
+    assert inspected["log"]["tornAt"] is None
+    file = f"{Path(config['storePathRootDir']).parent}/broker.conf"
+    with pytest.raises(SystemExit):
+        main(["config", "validate", file, "-o", "json"])
+    # Once a setting was changed, all that Apache's broker knows is in the file: our broker would start with it.
+    assert [row for row in json.loads(pyromq.said()[0]) if row["level"] == "error"] == []
 
 
 def test_groups_and_producers(pyromq: Commands, at_the_end: Apache) -> None:

@@ -5,7 +5,7 @@
         queues: 8              # or readQueues and writeQueues
         perm: rw
         order: false
-        cluster: DefaultCluster
+        cluster: DefaultCluster        # or brokers: [broker-a]; without either, everywhere
         attributes: {message.type: NORMAL}
     groups:
       - name: billing
@@ -13,52 +13,69 @@
 
 What a file does not mention, a whole topic or one setting, stays as it is: nothing is ever deleted. What is made anew
 gets RocketMQ's own settings for what is not said. YAML and JSON alike; an unknown key is an error, since it is mostly
-a known one misspelt.
+a known one misspelt. A name may be there more than once, for different places.
+
+`cluster_metadata` makes such files from what a cluster has.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyromq.errors import ConfigError
-from pyromq.protocol.bodies import SubscriptionGroupConfig, TopicConfig
+from pyromq.client.admin import order_conf
+from pyromq.errors import ConfigError, QueryNotFound
+from pyromq.protocol.bodies import GroupRetryPolicy, SubscriptionGroupConfig, TopicConfig
 
 from .topics import READ, WRITE, perm_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyromq.client.admin import AdminClient
 
-_PERMS = {"r": READ, "w": WRITE, "rw": READ | WRITE}
+_PERMS = {"r": READ, "w": WRITE, "rw": READ | WRITE, "none": 0}
 _QUEUES = 8  # of a new topic, for reading and for writing
 
 
-class TopicWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A topic in a file."""
+class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+    """A topic or a group in a file, and where it should be: on some brokers, in a cluster, or everywhere."""
 
     name: str
+    cluster: str | None = None
+    brokers: list[str] = []
+
+    @property
+    def place(self) -> str:
+        """What two wishes of one name may not share."""
+        return ", ".join(sorted(self.brokers)) or self.cluster or ""
+
+
+class TopicWish(Wish, frozen=True, kw_only=True):
+    """A topic in a file. `sys_flag` has RocketMQ's bits for units."""
+
     queues: int | None = None
     read_queues: int | None = None
     write_queues: int | None = None
     perm: str | None = None
     order: bool | None = None
-    cluster: str | None = None
+    sys_flag: int | None = None
     attributes: dict[str, str] = {}
 
     def fields(self) -> dict[str, Any]:
         """What is said, by the names that brokers have for it."""
         if self.perm is not None and self.perm not in _PERMS:
-            raise ConfigError(f"topic {self.name}: perm is {self.perm!r}; write r, w or rw")
+            raise ConfigError(f"topic {self.name}: perm is {self.perm!r}; write r, w, rw or none")
         given = {
             "read_queue_nums": self.queues if self.read_queues is None else self.read_queues,
             "write_queue_nums": self.queues if self.write_queues is None else self.write_queues,
             "perm": _PERMS[self.perm] if self.perm is not None else None,
             "order": self.order,
+            "topic_sys_flag": self.sys_flag,
         }
         for name, value in given.items():
             if "queue" in name and value is not None and not 0 <= value <= 65535:
@@ -66,17 +83,21 @@ class TopicWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return {name: value for name, value in given.items() if value is not None}
 
 
-class GroupWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class GroupWish(Wish, frozen=True, kw_only=True):
     """A group in a file."""
 
-    name: str
     consume: bool | None = None
     from_min: bool | None = None
     broadcast: bool | None = None
     orderly: bool | None = None
     retry_queues: int | None = None
     retry_max: int | None = None
-    cluster: str | None = None
+    retry_policy: GroupRetryPolicy | None = None
+    broker_id: int | None = None
+    slow_broker_id: int | None = None
+    notify: bool | None = None
+    timeout_minutes: int | None = None
+    sys_flag: int | None = None
 
     def fields(self) -> dict[str, Any]:
         given = {
@@ -86,11 +107,17 @@ class GroupWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             "consume_message_orderly": self.orderly,
             "retry_queue_nums": self.retry_queues,
             "retry_max_times": self.retry_max,
+            "group_retry_policy": self.retry_policy,
+            "broker_id": self.broker_id,
+            "which_broker_when_consume_slowly": self.slow_broker_id,
+            "notify_consumer_ids_changed_enable": self.notify,
+            "consume_timeout_minute": self.timeout_minutes,
+            "group_sys_flag": self.sys_flag,
         }
         return {name: value for name, value in given.items() if value is not None}
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Wishes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A whole file."""
 
     topics: list[TopicWish] = []
@@ -127,10 +154,11 @@ def parse_wishes(text: bytes, name: str) -> Wishes:
         wishes = msgspec.yaml.decode(text, type=Wishes)
     except msgspec.DecodeError as exc:  # bad YAML, or YAML that says something else
         raise ConfigError(f"{name}: {' '.join(str(exc).split())}") from exc
-    for kind, several in (("topic", wishes.topics), ("group", wishes.groups)):
-        names = [each.name for each in several]
-        if twice := next((each for each in names if names.count(each) > 1), None):
-            raise ConfigError(f"{name}: {kind} {twice} is there twice")
+    wanted: list[tuple[str, Sequence[Wish]]] = [("topic", wishes.topics), ("group", wishes.groups)]
+    for kind, several in wanted:
+        for (twice, place), count in Counter((each.name, each.place) for each in several).items():
+            if count > 1:
+                raise ConfigError(f"{name}: {kind} {twice} is there twice{f' for {place}' if place else ''}")
     return wishes
 
 
@@ -138,19 +166,36 @@ async def plan_wishes(admin: AdminClient, wishes: Wishes) -> list[Step]:
     """What has to be done, and what is well already; asks every broker once for topics and once for groups."""
     info = await admin.brokers.cluster_info()
     masters = {name: data.broker_addrs[0] for name, data in info.broker_addr_table.items() if 0 in data.broker_addrs}
-    topics = {name: await admin.topics.configs(address) for name, address in masters.items()} if wishes.topics else {}
+    ordered = await ordered_topics(admin) if wishes.topics else frozenset()
+    topics = (
+        {name: with_order(await admin.topics.configs(address), ordered) for name, address in masters.items()}
+        if wishes.topics
+        else {}
+    )
     groups = {name: await admin.groups.configs(address) for name, address in masters.items()} if wishes.groups else {}
     steps = [
         topic_step(wish, broker, topics[broker].get(wish.name))
         for wish in wishes.topics
-        for broker in _places(wish.cluster, info.cluster_addr_table, masters, f"topic {wish.name}")
+        for broker in _places(wish, info.cluster_addr_table, masters, f"topic {wish.name}")
     ]
     steps += [
         group_step(wish, broker, groups[broker].get(wish.name))
         for wish in wishes.groups
-        for broker in _places(wish.cluster, info.cluster_addr_table, masters, f"group {wish.name}")
+        for broker in _places(wish, info.cluster_addr_table, masters, f"group {wish.name}")
     ]
     return steps
+
+
+async def ordered_topics(admin: AdminClient) -> frozenset[str]:
+    """The topics that are ordered. The name servers say so; brokers hear of it when they register the next time."""
+    try:
+        return frozenset(await admin.namesrv.list_kv(order_conf.NAMESPACE))
+    except QueryNotFound:
+        return frozenset()
+
+
+def with_order(configs: Mapping[str, TopicConfig], ordered: frozenset[str]) -> dict[str, TopicConfig]:
+    return {name: msgspec.structs.replace(config, order=name in ordered) for name, config in configs.items()}
 
 
 def topic_step(wish: TopicWish, broker: str, now: TopicConfig | None) -> Step:
@@ -158,10 +203,11 @@ def topic_step(wish: TopicWish, broker: str, now: TopicConfig | None) -> Step:
     before = now or TopicConfig(topic_name=wish.name, read_queue_nums=_QUEUES, write_queue_nums=_QUEUES)
     after = msgspec.structs.replace(before, **fields)
     changes = _changes(_topic_facts(before) if now else {}, _topic_facts(after))
-    # Brokers keep attributes that are not mentioned, and want a sign in front: + sets one.
+    changes |= _changes({"sysFlag": before.topic_sys_flag}, {"sysFlag": after.topic_sys_flag})
+    # Brokers keep attributes that are not mentioned.
     wanted = {key: value for key, value in wish.attributes.items() if before.attributes.get(key) != value}
     changes |= {key: _change(before.attributes.get(key), value) for key, value in wanted.items()}
-    config = msgspec.structs.replace(after, attributes={f"+{key}": value for key, value in wanted.items()})
+    config = msgspec.structs.replace(after, attributes=wanted)
     return Step(_action(now, changes), "topic", wish.name, broker, changes, config)
 
 
@@ -169,6 +215,7 @@ def group_step(wish: GroupWish, broker: str, now: SubscriptionGroupConfig | None
     before = now or SubscriptionGroupConfig(group_name=wish.name)
     after = msgspec.structs.replace(before, **wish.fields())
     changes = _changes(_group_facts(before) if now else {}, _group_facts(after))
+    changes |= _changes(_rare_group_facts(before), _rare_group_facts(after))
     return Step(_action(now, changes), "group", wish.name, broker, changes, after)
 
 
@@ -190,9 +237,16 @@ async def carry_out_step(admin: AdminClient, step: Step) -> None:
         order=config.order,
         attributes=config.attributes,
     )
+    if step.changes.get("order") == _change(True, False):
+        await admin.topics.delete_order(config.topic_name)
 
 
-def _places(cluster: str | None, clusters: Mapping[str, Any], masters: Mapping[str, str], what: str) -> list[str]:
+def _places(wish: Wish, clusters: Mapping[str, Any], masters: Mapping[str, str], what: str) -> list[str]:
+    cluster = wish.cluster
+    if wish.brokers:
+        if strange := [name for name in wish.brokers if name not in masters]:
+            raise ConfigError(f"{what}: there is no master {strange[0]}; there are: {', '.join(sorted(masters))}")
+        return sorted(wish.brokers)
     if cluster is None:
         return sorted(masters)
     if cluster not in clusters:
@@ -224,6 +278,19 @@ def _group_facts(config: SubscriptionGroupConfig) -> dict[str, object]:
         "orderly": config.consume_message_orderly,
         "retryQueues": config.retry_queue_nums,
         "retryMax": config.retry_max_times,
+    }
+
+
+def _rare_group_facts(config: SubscriptionGroupConfig) -> dict[str, object]:
+    """What a plan mentions only where it is not as usual."""
+    policy = config.group_retry_policy
+    return {
+        "retryPolicy": msgspec.json.encode(policy).decode() if policy else "none",
+        "brokerId": config.broker_id,
+        "slowBrokerId": config.which_broker_when_consume_slowly,
+        "notify": config.notify_consumer_ids_changed_enable,
+        "timeoutMinutes": config.consume_timeout_minute,
+        "sysFlag": config.group_sys_flag,
     }
 
 

@@ -83,7 +83,7 @@ def _measured(row: BrokerRow, runtime: Mapping[str, str] | None, now: float) -> 
         row.address,
         runtime.get("brokerVersionDesc"),
         number(runtime, "putTps"),
-        number(runtime, "getTransferredTps"),
+        out_tps(runtime),
         number(runtime, "pageCacheLockTimeMills"),
         (now - earliest) / _MILLIS_PER_HOUR if earliest is not None and earliest > 0 else None,
         number(runtime, "commitLogDiskRatio"),
@@ -101,6 +101,12 @@ def number(runtime: Mapping[str, str], key: str) -> float | None:
         return float(words[0]) if words else None
     except ValueError:
         return None
+
+
+def out_tps(runtime: Mapping[str, str]) -> float | None:
+    """Messages that went out; 4.9 has one r less in the word."""
+    found = number(runtime, "getTransferredTps")
+    return number(runtime, "getTransferedTps") if found is None else found
 
 
 def _difference(after: float | None, before: float | None) -> int | None:

@@ -79,7 +79,7 @@ async def group_inspect(
         {member.client_id: member.client_id for member in members},
         lambda name: admin.clients.running_info(group, name, stacks=stacks),
     )
-    rows = [_inspected(name, versions[name], answers.results.get(name)) for name in sorted(versions)]
+    rows = [inspected(name, versions[name], answers.results.get(name)) for name in sorted(versions)]
     return Listing.make(InspectedClient, rows, answers.missing, subscription_mismatch(rows))
 
 
@@ -131,7 +131,7 @@ def _what(found: ConsumerConnection) -> str:
     return f"{', '.join(kinds)}; subscribed: {topics or 'nothing'}"
 
 
-def _inspected(client: str, version: str, info: ConsumerRunningInfo | None) -> InspectedClient:
+def inspected(client: str, version: str, info: ConsumerRunningInfo | None) -> InspectedClient:
     if info is None:
         return InspectedClient(client, version, None, None, None, None, None, None, None)
     # A group's retry topic is subscribed by itself.

@@ -111,10 +111,10 @@ async def _counters(
         if data is None:
             sums[name, key] = before
         else:
-            sums[name, key] = _Counter(before.tps + data.stats_minute.tps, before.day + _of_a_day(data))
+            sums[name, key] = _Counter(before.tps + data.stats_minute.tps, before.day + of_a_day(data))
     return sums
 
 
-def _of_a_day(data: BrokerStatsData) -> int:
+def of_a_day(data: BrokerStatsData) -> int:
     """Brokers know the sum of a day only after the first hour, and that of an hour only after some minutes."""
     return data.stats_day.sum or data.stats_hour.sum or data.stats_minute.sum

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Seconds that name servers get to hear that the broker leaves, before it answers those who wait for messages.
+_HEARD = 0.5
 # Seconds that requests under way get to finish when the broker stops.
 _FINISH = 3.0
 
@@ -138,8 +140,11 @@ class Broker(Service):
         if registering is not None:
             registering.cancel()
             await asyncio.wait([registering])
-        await parts.registration.unregister()
+        leaving = asyncio.create_task(parts.registration.unregister(), name="unregister")
+        # Those who wait are answered when nobody is led here any more; but no name server may keep them waiting.
+        await asyncio.wait([leaving], timeout=_HEARD)
         parts.stop_waiting()
+        await leaving
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(drain):
                 while ports.connections:

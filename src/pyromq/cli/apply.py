@@ -42,6 +42,8 @@ async def apply(
     """Make topics and groups be as a file says; what it does not mention stays. Prints the plan.
 
     What changes settings that are there asks first, or wants --yes; nothing is ever deleted.
+
+    Example: pyromq apply -f shop.yaml --dry-run
     """
     steps = await plan_wishes(
         session.admin, parse_wishes(_read(file), "standard input" if _is_stdin(file) else str(file))

@@ -54,7 +54,10 @@ async def bench_send(
     at_once: Annotated[int, typer.Option("--at-once", min=1, max=10_000, help="Sent and not yet answered.")] = 256,
     rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="At most so many a second.")] = None,
 ) -> Listing[Measured] | None:
-    """Send messages of zeros to a topic, and say how long it took and how long each had to wait for its answer."""
+    """Send messages of zeros to a topic, and say how long it took and how long each had to wait for its answer.
+
+    Example: pyromq bench send orders
+    """
     await session.admin.topics.route(topic)  # raises TopicNotFound: a typing mistake makes no topic
     if not session.agreed(f"send {count} messages of {size} bytes to topic {topic}"):
         return None
@@ -106,7 +109,10 @@ async def bench_consume(
     topic: Topic,
     count: Annotated[int, typer.Option("-c", "--count", min=1, help="The last so many messages.")] = 10_000,
 ) -> Listing[Measured]:
-    """Read messages of a topic, all queues side by side, and say how long it took. No offset changes."""
+    """Read messages of a topic, all queues side by side, and say how long it took. No offset changes.
+
+    Example: pyromq bench consume orders
+    """
     spans = await chosen(session, topic)
     if not spans.count:
         raise CommandFailed(f"topic {topic} has no messages; `pyromq bench send {topic}` makes some", Exit.NOT_FOUND)

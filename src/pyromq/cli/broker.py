@@ -64,6 +64,8 @@ def broker(
 
     Settings are taken from NAMESRV_ADDR, then from the file, then from variables PYROMQ_<UPPER_SNAKE>, then from
     --set, then from bare key=value arguments, then from -n; the last one wins.
+
+    Example: pyromq broker -c broker.conf -n 10.0.0.5:9876
     """
     serving.set_up_logs("broker", log_level, log_format, log_dir, log_name)
     try:

@@ -45,7 +45,10 @@ def main(arguments: list[str]) -> int:
 
 @reading(app, "list")
 async def list_brokers(session: Session, cluster: ClusterName = None) -> Listing[Any]:
-    """All brokers; the same as `pyromq cluster list`."""
+    """All brokers; the same as `pyromq cluster list`.
+
+    Example: pyromq broker list -o json
+    """
     return await cluster_table(session.admin, cluster)
 
 
@@ -53,7 +56,10 @@ async def list_brokers(session: Session, cluster: ClusterName = None) -> Listing
 async def status(
     session: Session, broker: BrokerArgument = None, cluster: ClusterName = None
 ) -> Listing[Any] | dict[str, str]:
-    """What brokers measure of themselves."""
+    """What brokers measure of themselves.
+
+    Example: pyromq broker status broker-a
+    """
     answers = await _ask(session, broker, cluster, session.admin.brokers.runtime)
     return shown(answers.some(), missing=answers.missing)
 
@@ -65,7 +71,10 @@ async def lag(
     min_lag: Annotated[int, typer.Option("-l", "--min-lag", metavar="N", help="Only queues so far behind.")] = 0,
     ordered: Annotated[bool, typer.Option("--ordered", help="Only ordered topics.")] = False,
 ) -> Listing[Any]:
-    """How far all groups are on a broker, in one request."""
+    """How far all groups are on a broker, in one request.
+
+    Example: pyromq broker lag broker-a --min-lag 1000
+    """
     found = await broker_lag(session.admin, await _places(session, broker, None), ordered=ordered)
     rows = [row for row in found.rows if row.lag >= min_lag]
     summary = f"lag {sum(row.lag for row in found.rows)} in {len(found.rows)} queues, {len(rows)} shown"
@@ -78,7 +87,10 @@ async def ping(
     broker: BrokerArgument = None,
     count: Annotated[int, typer.Option("--count", min=1, max=1000, help="Questions for each.")] = 5,
 ) -> Listing[Ping]:
-    """How long a broker takes to answer. Sends no message."""
+    """How long a broker takes to answer. Sends no message.
+
+    Example: pyromq broker ping broker-a --count 20
+    """
     places = await _places(session, broker, None)
     return await ping_brokers(session.admin, {address: name for name, address in places.items()}, count)
 
@@ -93,7 +105,10 @@ async def get(
     keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Only these.")] = None,
     cluster: ClusterName = None,
 ) -> Listing[Any] | dict[str, str]:
-    """The settings of brokers, by RocketMQ's keys."""
+    """The settings of brokers, by RocketMQ's keys.
+
+    Example: pyromq broker config get broker-a fileReservedTime
+    """
     if broker is not None and ":" not in broker:
         known = brokers_in(await session.admin.brokers.cluster_info())
         if broker not in known and not nearest(broker, known):
@@ -111,7 +126,10 @@ async def set_config(
     brokers: Brokers = None,
     cluster: ClusterName = None,
 ) -> Listing[SettingChange] | None:
-    """Change settings of brokers, at once and in their files. Needs -b or -c."""
+    """Change settings of brokers, at once and in their files. Needs -b or -c.
+
+    Example: pyromq broker config set fileReservedTime=48 -b broker-a
+    """
     wanted = pairs_of(pairs)
     if not brokers and cluster is None:
         raise CommandFailed("say where: -b BROKER, or -c CLUSTER for all of its brokers", Exit.USAGE)
@@ -149,6 +167,8 @@ async def drain(session: Session, broker: BrokerName) -> Listing[Drained] | None
     """Let nobody send to a broker any more, so that it can be stopped when everything is consumed.
 
     Name servers take it out of the routes for producers at once; its setting brokerPermission keeps it so.
+
+    Example: pyromq broker drain broker-a
     """
     address = (await _named(session, broker))[broker]
     if not session.agreed(f"make broker {broker} read-only"):
@@ -160,7 +180,10 @@ async def drain(session: Session, broker: BrokerName) -> Listing[Drained] | None
 
 @changing(app, "undrain")
 async def undrain(session: Session, broker: BrokerName) -> Listing[Drained] | None:
-    """Undo `drain`."""
+    """Undo `drain`.
+
+    Example: pyromq broker undrain broker-a
+    """
     address = (await _named(session, broker))[broker]
     if not session.agreed(f"let producers send to broker {broker} again"):
         return None
@@ -179,7 +202,10 @@ def _drained(broker: str, change: str, counts: dict[str, int]) -> Listing[Draine
 async def clean_queues(
     session: Session, brokers: Brokers = None, cluster: ClusterName = None
 ) -> Listing[Change] | None:
-    """Delete consume queues whose messages are all gone from the log."""
+    """Delete consume queues whose messages are all gone from the log.
+
+    Example: pyromq broker clean queues -b broker-a --yes
+    """
     what = "delete consume queues without messages"
     return await _clean(session, what, session.admin.brokers.clean_queues, brokers, cluster)
 
@@ -188,14 +214,20 @@ async def clean_queues(
 async def clean_topics(
     session: Session, brokers: Brokers = None, cluster: ClusterName = None
 ) -> Listing[Change] | None:
-    """Delete consume queues of topics that do not exist."""
+    """Delete consume queues of topics that do not exist.
+
+    Example: pyromq broker clean topics -c DefaultCluster --yes
+    """
     what = "delete consume queues of topics that do not exist"
     return await _clean(session, what, session.admin.brokers.clean_topics, brokers, cluster)
 
 
 @changing(clean, "log", timeout=30.0)
 async def clean_log(session: Session, brokers: Brokers = None, cluster: ClusterName = None) -> Listing[Change] | None:
-    """Delete files of the log that have been kept long enough."""
+    """Delete files of the log that have been kept long enough.
+
+    Example: pyromq broker clean log --yes
+    """
     what = "delete expired files of the commit log"
     return await _clean(session, what, session.admin.brokers.clean_log, brokers, cluster)
 

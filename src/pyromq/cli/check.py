@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> int:
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def check(
+    ctx: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The store: what storePathRootDir says.")],
     quick: Annotated[
         bool, typer.Option("--quick", help="Only the last two files of the log, and the ends of the queues.")
@@ -65,19 +66,21 @@ def check(
     messageIndexEnable.
 
     The exit code is 0 if the store is sound (there may be notes), 1 if errors or warnings were found, and 2 if DIR is
-    not a store or cannot be read.
+    not a store or cannot be read. `pyromq store verify` is the same.
+
+    Example: pyromq check --quick ~/store
     """
     try:
         settings = Settings.load(StoreConfig, sets=sets or [])
         for notice in settings.notices():
-            print(f"pyromq check: {notice}", file=sys.stderr)
+            print(f"{ctx.command_path}: {notice}", file=sys.stderr)
         given = [option.name for option in options_of(StoreConfig) if settings.origin(option.key) != "default"]
         progress = _Progress(sys.stderr)
         store = StoreCheck(folder, settings[StoreConfig], progress, quick=quick, given=given)
         counts = _PRINTERS[output](store, progress)
     except (ConfigError, StoreError) as exc:
         # One line; a stack trace would only hide it.
-        print(f"pyromq check: {exc}", file=sys.stderr)
+        print(f"{ctx.command_path}: {exc}", file=sys.stderr)
         raise typer.Exit(NO_STORE) from exc
     if counts[Severity.ERROR] or counts[Severity.WARNING]:
         raise typer.Exit(FINDINGS)
@@ -100,7 +103,9 @@ class _Progress:
             return
         self._said = now
         speed = done / max(now - self._began, 0.1)
-        self._show(f"{100 * done // max(total, 1)} % of {_size(total)}, {(total - done) / max(speed, 1):.0f} s left")
+        self._show(
+            f"{100 * done // max(total, 1)} % of {size_text(total)}, {(total - done) / max(speed, 1):.0f} s left"
+        )
 
     def clear(self) -> None:
         if self._width:
@@ -187,7 +192,7 @@ def _summary_line(store: StoreCheck, seconds: float) -> str:
     files = ((store.log_files, "log file"), (store.queue_files, "queue file"), (store.index_files, "index file"))
     return (
         f"{', '.join(_counted(*kind) for kind in files)}; {_counted(store.records, 'record')} in "
-        f"{_counted(store.queues, 'queue')}, {_size(store.bytes)}; {seconds:.2f} s, "
+        f"{_counted(store.queues, 'queue')}, {size_text(store.bytes)}; {seconds:.2f} s, "
         f"{store.records / max(seconds, 1e-9):,.0f} records/s"
     )
 
@@ -196,7 +201,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
     for unit, name in ((GiB, "GiB"), (MiB, "MiB"), (KiB, "KiB")):
         if count >= unit:
             return f"{count / unit:.1f} {name}"

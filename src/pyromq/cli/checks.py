@@ -63,7 +63,10 @@ async def lag(
     warn: Warn = 1000,
     crit: Crit = 10000,
 ) -> Listing[Checked]:
-    """How many messages groups are behind."""
+    """How many messages groups are behind.
+
+    Example: pyromq check lag billing --warn 1000 --crit 10000
+    """
     if group is None and topic is not None:
         raise CommandFailed("a topic is for one group; name it", Exit.USAGE)
     if group is not None:
@@ -78,7 +81,10 @@ async def lag(
 async def broker(
     session: Session, cluster: ClusterName = None, warn: Warn = 500, crit: Crit = 2000
 ) -> Listing[Checked]:
-    """Whether all brokers answer, and how many milliseconds they take."""
+    """Whether all brokers answer, and how many milliseconds they take.
+
+    Example: pyromq check broker --crit 500
+    """
     table = await cluster_table(session.admin, cluster)
     if not table.rows:
         raise CommandFailed("no broker is registered", Exit.THRESHOLD)
@@ -92,7 +98,10 @@ async def broker(
 
 @reading(app, "disk", timeout=5.0)
 async def disk(session: Session, cluster: ClusterName = None, warn: Warn = 75, crit: Crit = 85) -> Listing[Checked]:
-    """How full the disks of the logs are, in percent."""
+    """How full the disks of the logs are, in percent.
+
+    Example: pyromq check disk --warn 0.7
+    """
     table = await cluster_table(session.admin, cluster)
     figures = [
         (f"{row.broker} {row.address}", None if row.disk is None else round(row.disk * 100, 1)) for row in table.rows

@@ -40,7 +40,10 @@ async def list_clusters(
     cluster: ClusterName = None,
     totals: Annotated[bool, typer.Option("-m", "--totals", help="Messages of today and yesterday instead.")] = False,
 ) -> Listing[Any]:
-    """All brokers: version, rates, waiting, age of the oldest message, disk."""
+    """All brokers: version, rates, waiting, age of the oldest message, disk.
+
+    Example: pyromq cluster list --totals
+    """
     found = await cluster_table(session.admin, cluster)
     if not totals:
         return found
@@ -57,6 +60,9 @@ async def ping(
     cluster: ClusterName = None,
     count: Annotated[int, typer.Option("--count", min=1, max=1000, help="Questions for each.")] = 5,
 ) -> Listing[Ping]:
-    """How long brokers take to answer. Sends no message."""
+    """How long brokers take to answer. Sends no message.
+
+    Example: pyromq cluster ping --count 20
+    """
     brokers = {row.address: row.broker for row in (await cluster_table(session.admin, cluster)).rows}
     return await ping_brokers(session.admin, brokers, count)

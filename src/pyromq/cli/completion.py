@@ -58,6 +58,8 @@ def main(arguments: list[str]) -> int:
 def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.", show_default=False)]) -> None:
     """Print a script that completes commands, topics and groups.
 
-    eval "$(pyromq completion bash)"
+    For bash, `eval "$(pyromq completion bash)"` in ~/.bashrc.
+
+    Example: pyromq completion fish > ~/.config/fish/completions/pyromq.fish
     """
     print(SCRIPTS[shell], end="")

@@ -52,7 +52,10 @@ async def add(
     limit: Annotated[float | None, typer.Option("--timeout", metavar="SEC", min=0.1, help="For its commands.")] = None,
     use: Annotated[bool, typer.Option("--use", help="Make it the current one.")] = False,
 ) -> None:
-    """Save a connection under a name; one of that name is replaced."""
+    """Save a connection under a name; one of that name is replaced.
+
+    Example: pyromq context add staging -n 10.0.0.5:9876
+    """
     from pyromq.client.name_server_addresses import configured
 
     configured(address)  # raises ConfigError
@@ -73,7 +76,10 @@ async def add(
 
 @changing(app, "use", connects=False)
 async def use(session: Session, name: ContextArgument) -> None:
-    """Make a context the one that counts when nobody says otherwise."""
+    """Make a context the one that counts when nobody says otherwise.
+
+    Example: pyromq context use staging
+    """
     file = context_file.path(os.environ)
     contexts = context_file.load(file)
     contexts.get(name)
@@ -85,7 +91,10 @@ async def use(session: Session, name: ContextArgument) -> None:
 
 @reading(app, "list", connects=False)
 async def list_contexts(session: Session) -> Listing[ContextRow]:
-    """All contexts."""
+    """All contexts.
+
+    Example: pyromq context list
+    """
     contexts = context_file.load(context_file.path(os.environ))
     rows = (
         ContextRow(name, name == contexts.current, each.namesrv, each.access_key, each.tls)
@@ -99,7 +108,10 @@ async def show(
     session: Session,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Without it the current one.")] = None,
 ) -> dict[str, Any]:
-    """A context; its secrets are not shown."""
+    """A context; its secrets are not shown.
+
+    Example: pyromq context show staging
+    """
     contexts = context_file.load(context_file.path(os.environ))
     wanted = name or contexts.current
     if wanted is None:
@@ -119,7 +131,10 @@ async def show(
 
 @changing(app, "delete", connects=False)
 async def delete(session: Session, name: ContextArgument) -> None:
-    """Forget a context."""
+    """Forget a context.
+
+    Example: pyromq context delete staging
+    """
     file = context_file.path(os.environ)
     contexts = context_file.load(file)
     contexts.get(name)

@@ -77,7 +77,10 @@ async def list_dead_letters(
     session: Session,
     every: Annotated[bool, typer.Option("--all", help="Also groups that have none any more.")] = False,
 ) -> Listing[DeadLetters]:
-    """The groups that have dead letters, and how many."""
+    """The groups that have dead letters, and how many.
+
+    Example: pyromq dlq list
+    """
     found = await dead_letter_list(session.admin)
     return found if every else found.with_rows(row for row in found.rows if row.messages != 0)
 
@@ -94,7 +97,10 @@ async def show(
     last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Of each queue the last N.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 is all.")] = 50,
 ) -> AsyncIterator[DeadLetter]:
-    """The dead letters of a group, with where they came from."""
+    """The dead letters of a group, with where they came from.
+
+    Example: pyromq dlq show billing
+    """
     want = wanted(tag, None, where, grep)
     spans = await _letters(session, group, begin, end)
     if last is not None:
@@ -127,6 +133,8 @@ async def redrive_letters(
 
     The new messages carry the id of the old ones in the property REPLAY_OF. The dead letters stay where they are, so
     choose by --begin, --id or the other options if some were sent before.
+
+    Example: pyromq dlq redrive billing --yes
     """
     want = wanted(tag, None, where, grep)
     spans = await _letters(session, group, begin, end)
@@ -164,7 +172,10 @@ async def redrive_letters(
 async def export(
     session: Session, group: Group, file: ToFile, to: AsForm = None, begin: Begin = None, end: End = None
 ) -> None:
-    """Write the dead letters of a group to a file, which `message import` reads."""
+    """Write the dead letters of a group to a file, which `message import` reads.
+
+    Example: pyromq dlq export billing -f dead.ndjson
+    """
     spans = await _letters(session, group, begin, end)
     try:
         await write_messages(session, spans, wanted(None, None, None, None), file, to)
@@ -174,7 +185,10 @@ async def export(
 
 @changing(app, "purge", timeout=10.0)
 async def purge(session: Session, group: Group) -> Listing[Change] | None:
-    """Delete all dead letters of a group, by deleting their topic; the next dead letter makes it anew."""
+    """Delete all dead letters of a group, by deleting their topic; the next dead letter makes it anew.
+
+    Example: pyromq dlq purge billing --yes
+    """
     spans = await _letters(session, group, None, None)
     places = [row.broker for row in (await topic_route(session.admin, spans.topic)).rows]
     what = f"delete {spans.count} dead letters of group {group} on {', '.join(places)}"

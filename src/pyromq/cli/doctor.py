@@ -35,6 +35,8 @@ async def doctor(
 
     Each finding says what to do. Ends with 0 if all is well, with 6 if something is not, and with 5 if no name server
     can be reached.
+
+    Example: pyromq doctor
     """
 
     def client(address: str) -> Client:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from pyromq.admin import Listing, group_clients, group_inspect, group_lag, group_list, people_groups, with_clients
+from pyromq.admin import (
+    Listing,
+    Observation,
+    group_clients,
+    group_inspect,
+    group_lag,
+    group_list,
+    observe,
+    people_groups,
+    with_clients,
+)
 from pyromq.errors import ConsumerNotOnline
-from pyromq.protocol.bodies import SubscriptionGroupConfig
+from pyromq.protocol.bodies import MessageRequestMode, SubscriptionGroupConfig
 
 from . import group_offsets
 from .changes import Change, changes
 from .failures import CommandFailed, Exit
 from .frame import changing, new_app, reading, run_app
-from .parameters import Brokers, ClusterName, Group, TopicOption
+from .parameters import Brokers, ClusterName, Group, Topic, TopicOption
 from .session import Session
 
 if TYPE_CHECKING:
@@ -51,7 +64,10 @@ async def list_groups(
     clients: Annotated[bool, typer.Option("--clients", help="With who is online: asks for each group.")] = False,
     system: Annotated[bool, typer.Option("--system", help="RocketMQ's own groups, too.")] = False,
 ) -> Listing[Any]:
-    """All groups with their lag."""
+    """All groups with their lag.
+
+    Example: pyromq group list --clients
+    """
     found = await group_list(session.admin, cluster)
     if not system:
         found = found.with_rows(people_groups(found.rows))
@@ -65,13 +81,19 @@ async def lag(
     topic: TopicOption = None,
     clients: Annotated[bool, typer.Option("--clients", help="With who has each queue: asks every member.")] = False,
 ) -> Listing[Any]:
-    """How far a group is, queue by queue."""
+    """How far a group is, queue by queue.
+
+    Example: pyromq group lag billing -t orders
+    """
     return await group_lag(session.admin, group, topic, clients=clients)
 
 
 @reading(app, "clients")
 async def clients(session: Session, group: Group) -> Listing[Any]:
-    """Who consumes, and what."""
+    """Who consumes, and what.
+
+    Example: pyromq group clients billing
+    """
     return await _online(session, group, group_clients(session.admin, group))
 
 
@@ -82,7 +104,10 @@ async def inspect(
     client: Annotated[str | None, typer.Option("-i", "--client", metavar="ID", help="Only this one.")] = None,
     stacks: Annotated[bool, typer.Option("-s", "--stacks", help="With what each thread is doing.")] = False,
 ) -> Listing[Any]:
-    """What the members of a group are doing, and whether they subscribe the same."""
+    """What the members of a group are doing, and whether they subscribe the same.
+
+    Example: pyromq group inspect billing --stacks
+    """
     found = await _online(session, group, group_inspect(session.admin, group, client, stacks=stacks))
     if client is not None and client not in {row.client for row in found.rows}:
         names = ", ".join(row.client for row in found.rows)
@@ -91,6 +116,31 @@ async def inspect(
         for row in found.rows:
             session.text(f"{row.client}\n{row.stacks or 'no stacks'}\n")
     return found
+
+
+@reading(app, "watch", timeout=None)
+async def watch(
+    session: Session,
+    groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Only these.")] = None,
+    every: Annotated[float, typer.Option("--every", metavar="SEC", min=0.1, help="Between two looks.")] = 60.0,
+    min_lag: Annotated[int, typer.Option("-l", "--min-lag", metavar="N", min=1, help="A smaller lag is none.")] = 1,
+    looks: Annotated[int, typer.Option("--looks", metavar="N", min=0, help="End after so many; 0 is never.")] = 0,
+) -> AsyncIterator[Observation]:
+    """Signs of trouble, as they are seen: lag, members that are stuck, subscriptions that differ. Goes on until Ctrl-C.
+
+    Example: pyromq group watch billing --every 10 --min-lag 1000
+    """
+    done = 0
+    while True:
+        found = await observe(session.admin, groups or (), min_lag=min_lag)
+        for row in found.rows:
+            yield row
+        for each in found.missing:
+            session.note(f"incomplete: {each}")
+        done += 1
+        if done == looks:
+            break
+        await asyncio.sleep(every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +162,10 @@ class GroupSettings:
 
 @reading(app, "describe")
 async def describe(session: Session, group: Group, cluster: ClusterName = None) -> Listing[GroupSettings]:
-    """The settings of a group on every broker."""
+    """The settings of a group on every broker.
+
+    Example: pyromq group describe billing
+    """
     configs = await session.admin.groups.config(group, cluster)
     rows = [
         GroupSettings(
@@ -152,7 +205,10 @@ async def create(
     broker_id: BrokerId = None,
     slow_broker_id: SlowBrokerId = None,
 ) -> Listing[Change] | None:
-    """Make a group on all brokers, or on some. One that is there gets these settings, all of them."""
+    """Make a group on all brokers, or on some. One that is there gets these settings, all of them.
+
+    Example: pyromq group create billing --retry-max 5
+    """
     fields = _fields(consume, from_min, broadcast, orderly, notify, retry_queues, retry_max, broker_id, slow_broker_id)
     if not session.agreed(f"create group {group}"):
         return None
@@ -177,7 +233,10 @@ async def update(
     broker_id: BrokerId = None,
     slow_broker_id: SlowBrokerId = None,
 ) -> Listing[Change] | None:
-    """Change some settings of a group, and leave the others as they are."""
+    """Change some settings of a group, and leave the others as they are.
+
+    Example: pyromq group update billing --no-consume
+    """
     fields = _fields(consume, from_min, broadcast, orderly, notify, retry_queues, retry_max, broker_id, slow_broker_id)
     if not fields:
         raise CommandFailed("say what to change: --consume, --retry-max, …", Exit.USAGE)
@@ -201,7 +260,10 @@ async def delete(
     brokers: Brokers = None,
     offsets: Annotated[bool, typer.Option("-r", "--offsets", help="Forget how far it is, too.")] = False,
 ) -> Listing[Change] | None:
-    """Delete a group; unless for some brokers only, with its retry and dead-letter topics."""
+    """Delete a group; unless for some brokers only, with its retry and dead-letter topics.
+
+    Example: pyromq group delete billing --offsets --yes
+    """
     known = await session.admin.groups.config(group, cluster)  # raises SubscriptionGroupNotExist
     places = list(brokers or known)
     parts = [f"group {group}"]
@@ -215,6 +277,38 @@ async def delete(
     if group in await session.admin.groups.names():
         session.note(f"group {group} is there again: brokers make groups by themselves (autoCreateSubscriptionGroup)")
     return changes(group, "deleted", places)
+
+
+class Mode(StrEnum):
+    pull = "pull"
+    pop = "pop"
+
+
+@changing(app, "mode")
+async def mode(
+    session: Session,
+    group: Group,
+    topic: Topic,
+    to: Annotated[Mode, typer.Argument(metavar="MODE", help="How its members get messages: pull or pop.")],
+    share: Annotated[
+        int,
+        typer.Option("--share", metavar="N", min=0, help="With pop: how many others share its queues; 0 is all."),
+    ] = 0,
+    cluster: ClusterName = None,
+    brokers: Brokers = None,
+) -> Listing[Change] | None:
+    """Let a group pull or pop a topic; for members that leave it to the broker, as those of 5.x may.
+
+    Example: pyromq group mode billing orders pop --share 2
+    """
+    await session.admin.topics.route(topic)  # raises TopicNotFound
+    if not session.agreed(f"let group {group} {to} topic {topic}"):
+        return None
+    wanted = MessageRequestMode(to.name.upper())
+    addresses = await session.admin.groups.set_request_mode(
+        group, topic, wanted, share_queues=share, cluster=cluster, brokers=brokers or None
+    )
+    return changes(group, f"{to} {topic}", addresses)
 
 
 async def _online(session: Session, group: str, question: Awaitable[Listing[Any]]) -> Listing[Any]:

@@ -58,6 +58,8 @@ async def reset(
 
     It works whether consumers are online or not, back and forth. Those online can be told a time, the earliest or the
     latest message only. Without -t it is for all topics that the group consumes.
+
+    Example: pyromq group offsets reset billing -t orders --to-time -1h
     """
     goals = _goals(
         to_time, from_file, to_earliest=to_earliest, to_latest=to_latest, to_offset=to_offset, shift_by=shift_by
@@ -74,7 +76,10 @@ async def reset(
 
 @changing(app, "skip", timeout=10.0)
 async def skip(session: Session, group: Group, topics: Topics = None) -> None:
-    """Skip everything that a group has not consumed yet: prints the plan, and does it with --yes."""
+    """Skip everything that a group has not consumed yet: prints the plan, and does it with --yes.
+
+    Example: pyromq group offsets skip billing -t orders --yes
+    """
     await _move(session, group, topics, Goal(Move.LATEST))
 
 
@@ -127,7 +132,10 @@ async def clone(
     topic: TopicOption = None,
     offline: Annotated[bool, typer.Option("--offline", help="Also topics that FROM, being online, left.")] = False,
 ) -> None:
-    """Give the offsets of one group to another: prints them, and does it with --yes."""
+    """Give the offsets of one group to another: prints them, and does it with --yes.
+
+    Example: pyromq group offsets clone billing billing-test --yes
+    """
     found = await group_lag(session.admin, group, topic)
     session.show(_offsets(found))
     if found.missing:
@@ -139,7 +147,10 @@ async def clone(
 
 @reading(app, "export")
 async def export(session: Session, group: Group, topic: TopicOption = None) -> Listing[OffsetRow]:
-    """Where a group goes on, in the form that `reset --from-file` reads: -o json, ndjson or csv."""
+    """Where a group goes on, in the form that `reset --from-file` reads: -o json, ndjson or csv.
+
+    Example: pyromq group offsets export billing -o json
+    """
     return _offsets(await group_lag(session.admin, group, topic))
 
 

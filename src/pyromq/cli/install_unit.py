@@ -37,6 +37,8 @@ def install_unit(
     """Print a systemd unit. To install it:
 
     pyromq install-unit broker -c /etc/pyromq/broker.conf | sudo tee /etc/systemd/system/pyromq-broker.service
+
+    Example: pyromq install-unit broker > /etc/systemd/system/pyromq-broker.service
     """
     print(unit(server, config_file, user), end="")
 

@@ -75,6 +75,8 @@ async def export(
     """Write messages to a file.
 
     Bodies are whole, the order is that in which they were stored. `message import` reads it.
+
+    Example: pyromq message export orders -f orders.ndjson --begin -1h
     """
     want = wanted(tag, sql, where, grep)
     spans = await chosen(session, topic, begin, end, queue)
@@ -155,6 +157,8 @@ async def import_messages(
     """Send the messages of a file.
 
     They go to the topics that they were in, or all to one with -t, and get new ids.
+
+    Example: pyromq message import orders.ndjson --yes
     """
     count = sum(1 for _ in messages_in(file, topic)) if str(file) != "-" else None
     what = f"send {count} messages" if count is not None else "send messages"

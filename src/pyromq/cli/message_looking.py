@@ -48,6 +48,8 @@ async def get(
     """Show one message, with all there is to know.
 
     It is found by its id and topic, by its offset id alone, or by its place.
+
+    Example: pyromq message get C0A8011500002A9F0000000000003E6A
     """
     message = await _found(session, message_id, topic, at)
     if body:
@@ -118,7 +120,10 @@ async def find(
     end: End = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=64, help="Of each broker at most so many.")] = 64,
 ) -> Listing[MessageRow]:
-    """Find messages by a key, with the index of the brokers."""
+    """Find messages by a key, with the index of the brokers.
+
+    Example: pyromq message find orders --key 4711
+    """
     found, missing = await partly(
         session.admin.messages.by_key(topic, key, limit=limit, begin=moment(begin), end=moment(end))
     )
@@ -136,6 +141,8 @@ async def direct(
     """Have a consumer handle a message now.
 
     It does so whatever its group has consumed, and no offset is changed.
+
+    Example: pyromq message direct C0A8011500002A9F0000000000003E6A -g billing -t orders --yes
     """
     message = await _found(session, message_id, topic, None)
     if not session.agreed(f"have a consumer of {group} handle message {message.msg_id}"):

@@ -53,6 +53,8 @@ async def list_messages(
     """What a topic has, in the order of storing.
 
     The first of it, or with --last the last. No offset changes.
+
+    Example: pyromq message list orders --begin -15m --tag paid
     """
     want = wanted(tag, sql, where, grep)
     spans = await chosen(session, topic, begin, end, queue, offset)
@@ -117,6 +119,8 @@ async def count_messages(
     """How many messages a topic has.
 
     Known from its offsets, or, where something is to be looked at, by reading them.
+
+    Example: pyromq message count orders --by tag
     """
     want = wanted(tag, sql, where, grep)
     spans = await chosen(session, topic, begin, end, queue)
@@ -171,6 +175,8 @@ async def tail(
     """Follow a topic: every message as it comes.
 
     It goes on until Ctrl-C, or as --count and --for say. Nobody's offsets are changed by it.
+
+    Example: pyromq message tail orders --grep 4711
     """
     want = wanted(tag, sql, where, grep)
     spans = await chosen(session, topic, begin, None, queue)
@@ -214,6 +220,8 @@ async def consume(
     """Read a topic to its end, or consume as a group.
 
     With a group it gets what the group has not consumed yet, and the group's offsets move on.
+
+    Example: pyromq message consume orders --group billing --count 10
     """
     want = wanted(tag, sql, None, None)
     spans = await chosen(session, topic, begin, end, queue, offset)

@@ -75,6 +75,8 @@ async def send(
     """Send a message, or many.
 
     With --lines each line of a file or of stdin is one, with --count the same is sent again and again.
+
+    Example: pyromq message send orders hello --tag paid --key 4711
     """
     if (body is not None) + (file is not None) + stdin != 1:
         raise CommandFailed("say a body, --file or --stdin", Exit.USAGE)

@@ -33,7 +33,10 @@ async def get(
     session: Session,
     keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Only these.")] = None,
 ) -> Listing[Any] | dict[str, str]:
-    """The settings of every name server."""
+    """The settings of every name server.
+
+    Example: pyromq namesrv config get orderMessageEnable
+    """
     configs, missing = await partly(session.admin.namesrv.config())
     return shown(configs, keys or (), missing)
 
@@ -43,7 +46,10 @@ async def set_config(
     session: Session,
     pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="What to set, or KEY VALUE.")],
 ) -> Listing[SettingChange] | None:
-    """Change settings of every name server, at once and in its file."""
+    """Change settings of every name server, at once and in its file.
+
+    Example: pyromq namesrv config set orderMessageEnable=true
+    """
     wanted = pairs_of(pairs)
     before = await session.admin.namesrv.config()
     note_unknown(session, before, wanted)
@@ -56,13 +62,19 @@ async def set_config(
 
 @reading(kv, "list")
 async def list_kv(session: Session, namespace: Namespace) -> dict[str, str]:
-    """All keys of a namespace."""
+    """All keys of a namespace.
+
+    Example: pyromq namesrv kv list ORDER_TOPIC_CONFIG
+    """
     return dict(sorted((await session.admin.namesrv.list_kv(namespace)).items()))
 
 
 @reading(kv, "get")
 async def get_kv(session: Session, namespace: Namespace, key: Key) -> dict[str, str]:
-    """The value of a key."""
+    """The value of a key.
+
+    Example: pyromq namesrv kv get ORDER_TOPIC_CONFIG orders
+    """
     return {key: await session.admin.namesrv.get_kv(namespace, key)}
 
 
@@ -73,7 +85,10 @@ async def set_kv(
     key: Key,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The value.", show_default=False)],
 ) -> Listing[Change] | None:
-    """Set a key at every name server."""
+    """Set a key at every name server.
+
+    Example: pyromq namesrv kv set ORDER_TOPIC_CONFIG orders broker-a:4
+    """
     if not session.agreed(f"set {namespace}/{key} to {value}"):
         return None
     await session.admin.namesrv.put_kv(namespace, key, value)
@@ -82,7 +97,10 @@ async def set_kv(
 
 @changing(kv, "delete")
 async def delete_kv(session: Session, namespace: Namespace, key: Key) -> Listing[Change] | None:
-    """Delete a key at every name server."""
+    """Delete a key at every name server.
+
+    Example: pyromq namesrv kv delete ORDER_TOPIC_CONFIG orders --yes
+    """
     await session.admin.namesrv.get_kv(namespace, key)  # raises QueryNotFound
     if not session.agreed(f"delete {namespace}/{key}", dangerous=True):
         return None

@@ -62,6 +62,8 @@ def namesrv(
 
     Settings are taken from the file, then from variables PYROMQ_<UPPER_SNAKE>, then from --set, then from bare
     key=value arguments; the last one wins.
+
+    Example: pyromq namesrv -c namesrv.properties listenPort=9876
     """
     serving.set_up_logs("namesrv", log_level, log_format, log_dir)
     settings = _settings(config_file, sets or [], properties or [])

@@ -23,7 +23,10 @@ async def list_producers(
     session: Session,
     broker: Annotated[str | None, typer.Option("-b", "--broker", metavar="NAME", help="Only those it knows.")] = None,
 ) -> Listing[Any]:
-    """All producers."""
+    """All producers.
+
+    Example: pyromq producer list -b broker-a
+    """
     return await producer_list(session.admin, broker)
 
 
@@ -33,6 +36,9 @@ async def clients(
     producer_group: Annotated[str, typer.Argument(metavar="GROUP", help="The producer group.")],
     topic: Annotated[str, typer.Option("-t", "--topic", metavar="TOPIC", help="A topic that it sends to.")],
 ) -> Listing[ClientRow]:
-    """The members of a producer group that the brokers of a topic know."""
+    """The members of a producer group that the brokers of a topic know.
+
+    Example: pyromq producer clients shop -t orders
+    """
     members = await session.admin.groups.producers(producer_group, topic)
     return Listing.make(ClientRow, map(client_row, members))

@@ -45,7 +45,10 @@ async def dump(
         str | None, typer.Option("-g", "--group", metavar="GROUP", help="Say what this group's filter lets through.")
     ] = None,
 ) -> Listing[Entry]:
-    """Entries of a consume queue; without --from the last ones."""
+    """Entries of a consume queue; without --from the last ones.
+
+    Example: pyromq queue dump orders broker-a:0 --from 100 --count 5
+    """
     try:
         broker, number, offset = parse_place(place)
     except ValueError:

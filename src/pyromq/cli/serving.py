@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import typer
 from pyromq.errors import ConfigError
 
 from . import logs, stacks
+from .port_holder import holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,6 +33,8 @@ BAD_SETTINGS = 255
 BAD_SURROUNDINGS = 253
 BAD_USAGE = 1
 
+_TAKEN = re.compile(r"port ([0-9]{1,5}) is taken")
+
 
 def new_app() -> typer.Typer:
     return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -47,8 +51,11 @@ def run_app(app: typer.Typer, name: str, arguments: list[str]) -> int:
 
 
 def failure(name: str, error: PyroMQError, code: int) -> typer.Exit:
-    """Say what is wrong in one line; a stack trace would only hide it."""
-    print(f"pyromq {name}: {error}", file=sys.stderr)
+    """Say what is wrong in one line; a stack trace would only hide it. Of a port that is taken, by whom, if known."""
+    line = str(error)
+    if (taken := _TAKEN.search(line)) and (holder := holder_of(int(taken[1]))):
+        line = f"{line[: taken.end()]} by {holder}{line[taken.end() :]}"
+    print(f"pyromq {name}: {line}", file=sys.stderr)
     return typer.Exit(code)
 
 

@@ -61,6 +61,8 @@ async def top(
     """Topics and the groups that read them: messages a second in and out, how far behind, and how fast that grows.
 
     Until Ctrl-C; with --once for scripts.
+
+    Example: pyromq top
     """
     if once:
         pulse = Pulse()

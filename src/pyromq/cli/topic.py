@@ -50,20 +50,29 @@ async def list_topics(
     long: Annotated[bool, typer.Option("-l", "--long", help="With brokers, queues and permission.")] = False,
     system: Annotated[bool, typer.Option("--system", help="Retry, dead-letter and system topics, too.")] = False,
 ) -> Listing[Any]:
-    """The names of topics."""
+    """The names of topics.
+
+    Example: pyromq topic list --long
+    """
     found: Listing[Any] = await (topic_details if long else topic_list)(session.admin, cluster)
     return found if system else found.with_rows(row for row in found.rows if row.kind is TopicKind.NORMAL)
 
 
 @reading(app, "route")
 async def route(session: Session, topic: Topic) -> Listing[Any]:
-    """Where clients find a topic, as name servers tell them."""
+    """Where clients find a topic, as name servers tell them.
+
+    Example: pyromq topic route orders
+    """
     return await topic_route(session.admin, topic)
 
 
 @reading(app, "describe")
 async def describe(session: Session, topic: Topic) -> Listing[Any]:
-    """The settings of a topic on each of its brokers, its clusters and its groups."""
+    """The settings of a topic on each of its brokers, its clusters and its groups.
+
+    Example: pyromq topic describe orders
+    """
     found = await topic_settings(session.admin, topic)
     clusters, groups = await session.admin.topics.clusters(topic), await session.admin.topics.groups(topic)
     summary = f"clusters: {', '.join(clusters)}; groups: {', '.join(groups) or 'none'}"
@@ -77,7 +86,10 @@ async def stats(
     every: Annotated[bool, typer.Option("--all", help="All topics with their groups: rates, day totals, lag.")] = False,
     active: Annotated[bool, typer.Option("--active", "-a", help="With --all: only where something moves.")] = False,
 ) -> Listing[Any]:
-    """Where the queues of a topic begin and end; or, with --all, the traffic of every topic."""
+    """Where the queues of a topic begin and end; or, with --all, the traffic of every topic.
+
+    Example: pyromq topic stats orders --watch 2
+    """
     if every:
         return await stats_all(session.admin, topic, active=active)
     if topic is None:
@@ -92,7 +104,10 @@ class GroupName:
 
 @reading(app, "groups")
 async def groups(session: Session, topic: Topic) -> Listing[GroupName]:
-    """The groups that consume a topic."""
+    """The groups that consume a topic.
+
+    Example: pyromq topic groups orders
+    """
     return Listing.make(GroupName, map(GroupName, await session.admin.topics.groups(topic)))
 
 
@@ -112,7 +127,10 @@ async def assign(
     clients: Annotated[list[str], typer.Argument(metavar="CLIENT...", help="Client ids, or any names.")],
     simulate: Annotated[bool, typer.Option("--simulate", help="What it does in any case.")] = True,
 ) -> Listing[Assignment]:
-    """How the queues of a topic would be shared by these clients, with RocketMQ's default strategy."""
+    """How the queues of a topic would be shared by these clients, with RocketMQ's default strategy.
+
+    Example: pyromq topic assign orders worker-1 worker-2 worker-3
+    """
     from pyromq.protocol.message_queue import MessageQueue
 
     found = await session.admin.topics.route(topic)
@@ -154,7 +172,10 @@ async def create(
         list[str] | None, typer.Option("-a", "--attribute", metavar="KEY=VALUE", help="For brokers of 5.x.")
     ] = None,
 ) -> Listing[Change] | None:
-    """Make a topic on all brokers, or on some. One that is there gets these settings, all of them."""
+    """Make a topic on all brokers, or on some. One that is there gets these settings, all of them.
+
+    Example: pyromq topic create orders --queues 8
+    """
     write = write_queues if write_queues is not None else queues or 8
     read = read_queues if read_queues is not None else queues or write
     what = f"create topic {topic} with {read} queues to read and {write} to write on {_places(cluster, brokers)}"
@@ -183,7 +204,10 @@ async def update(
     write_queues: WriteQueues = None,
     perm: Perm = None,
 ) -> Listing[Change] | None:
-    """Change some settings of a topic, and leave the others as they are."""
+    """Change some settings of a topic, and leave the others as they are.
+
+    Example: pyromq topic update orders --write-queues 16 --read-queues 16
+    """
     given = {"read queues": read_queues, "write queues": write_queues, "permission": perm}
     said = {name: value for name, value in given.items() if value is not None}
     if not said:
@@ -211,7 +235,10 @@ async def perm(
     cluster: ClusterName = None,
     brokers: Brokers = None,
 ) -> Listing[Change] | None:
-    """Allow or forbid to read and write a topic."""
+    """Allow or forbid to read and write a topic.
+
+    Example: pyromq topic perm orders r
+    """
     bits = perm_of(permission)
     if not session.agreed(f"set permission {permission} of topic {topic}"):
         return None
@@ -223,7 +250,10 @@ async def perm(
 async def delete(
     session: Session, topic: Topic, cluster: ClusterName = None, brokers: Brokers = None
 ) -> Listing[Change] | None:
-    """Delete a topic, with all messages in it."""
+    """Delete a topic, with all messages in it.
+
+    Example: pyromq topic delete orders --yes
+    """
     found = await topic_route(session.admin, topic)  # raises TopicNotFound
     places = [row.broker for row in found.rows]
     if brokers:
@@ -251,7 +281,10 @@ async def order(
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Make it an ordinary topic again.")] = False,
 ) -> Listing[Any] | None:
-    """Show or change which queues producers of an ordered topic keep to."""
+    """Show or change which queues producers of an ordered topic keep to.
+
+    Example: pyromq topic order orders --set 'broker-a:4;broker-b:4'
+    """
     from pyromq.client.admin.order_conf import parse
     from pyromq.errors import RemoteProtocolError
 

@@ -29,7 +29,10 @@ async def get(
         str, typer.Option("-t", "--trace-topic", metavar="TOPIC", help="Where clients write their traces.")
     ] = TRACE_TOPIC,
 ) -> Listing[TraceEvent]:
-    """Who sent a message, who consumed it, when, how long it took, and how it ended."""
+    """Who sent a message, who consumed it, when, how long it took, and how it ended.
+
+    Example: pyromq trace get C0A8011500002A9F0000000000003E6A
+    """
     try:
         found = await trace_of(session.admin, message_id, trace_topic)
     except TopicNotFound:

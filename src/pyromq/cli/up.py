@@ -78,6 +78,8 @@ def up(
     """Run a name server and a broker in one process.
 
     Any RocketMQ client can connect at once. Ctrl-C stops them; what was stored is there when they are started again.
+
+    Example: pyromq up --data /var/lib/pyromq --brokers 2
     """
     serving.set_up_logs("up", log_level, log_format, log_dir)
     log = ["--log-level", log_level.value, "--log-format", log_format.value]

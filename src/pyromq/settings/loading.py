@@ -138,7 +138,7 @@ class Settings:
         """A sentence for each key that no config declares, with the known key it resembles most."""
         known = {option.key for option, _ in self._values()}
         return [
-            f"{assignment.source}: unknown setting {key}" + _resembling(key, known)
+            f"{assignment.source}: unknown setting {key}" + resembling(key, known)
             for key, assignment in self.unknown.items()
         ]
 
@@ -210,7 +210,7 @@ def _from_arguments(pairs: Iterable[str], source: str) -> list[Assignment]:
     return assignments
 
 
-def _resembling(key: str, known: Iterable[str]) -> str:
+def resembling(key: str, known: Iterable[str]) -> str:
     # Compared in one case, since a capital in the wrong place is the commonest mistake.
     by_lower = {name.lower(): name for name in known}
     nearest = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.75)

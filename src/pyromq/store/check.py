@@ -133,6 +133,11 @@ class StoreCheck:
         self.log_files = self.queue_files = self.index_files = 0
         self.queues = self.records = self.bytes = 0
 
+    @property
+    def config(self) -> StoreConfig:
+        """The settings that the files seem to have been written with."""
+        return self._config
+
     def _refuse_others(self) -> None:
         root = self.root
         if not root.is_dir():
@@ -211,7 +216,7 @@ class StoreCheck:
 
     def _look_around(self) -> None:
         report, root = self._report, self.root
-        user = _user(root)
+        user = user_of(root)
         if user:
             report.note(root / LOCK, f"the store is in use by {user}; what is found may be about to change")
         elif (root / ABORT).exists():
@@ -276,7 +281,7 @@ def _is_indexed(record: ScannedRecord) -> bool:
     return not is_rolled_back and any(props.find(record.properties, name) is not None for name in _KEY_NAMES)
 
 
-def _user(root: Path) -> str:
+def user_of(root: Path) -> str:
     """Who has the lock of the store, "" if nobody has it or nobody can tell."""
     path = root.resolve() / LOCK
     # To open the file and close it would give up the lock of this very process.

@@ -86,6 +86,7 @@ class Tables(NamedTuple):
     topics: TopicConfigSerializeWrapper | None = None
     consumer_offsets: ConsumerOffsetTable | None = None
     delay_offsets: DelayOffsetTable | None = None
+    groups: SubscriptionGroupWrapper | None = None
 
 
 def check_config(folder: Path, report: Report) -> Tables:
@@ -99,7 +100,10 @@ def check_config(folder: Path, report: Report) -> Tables:
         elif name.removesuffix(_BACKUP) not in bases | _OTHERS:
             report.note(folder / name, "is not known and left alone")
     return Tables(
-        _the(TopicConfigSerializeWrapper, bodies), _the(ConsumerOffsetTable, bodies), _the(DelayOffsetTable, bodies)
+        _the(TopicConfigSerializeWrapper, bodies),
+        _the(ConsumerOffsetTable, bodies),
+        _the(DelayOffsetTable, bodies),
+        _the(SubscriptionGroupWrapper, bodies),
     )
 
 

@@ -54,6 +54,7 @@ from pyromq.protocol.bodies import (
     ConsumerRunningInfo,
     ConsumeStats,
     ConsumeStatsList,
+    MessageRequestMode,
     ProducerInfo,
     QueryConsumeQueueResponseBody,
     QueueTimeSpan,
@@ -611,7 +612,8 @@ class TopicAdmin:
 
         A topic that is there already gets these settings, all of them. A broker that cannot be reached, or is busy,
         is asked up to five times. With `order` the name servers are told how many queues each broker has, so that
-        producers keep to them; what they knew of others than `brokers` stays. `attributes` are for 5.x brokers.
+        producers keep to them; what they knew of others than `brokers` stays. `attributes` are for 5.x brokers, which
+        leave those that are not mentioned; a key may begin with +, and one that begins with - takes the attribute away.
         """
     def update(
         self,
@@ -683,6 +685,20 @@ class GroupAdmin:
         """Delete a group, and with `remove_offsets` how far it had come. It need not be there.
 
         Unless it is for some `brokers` only, its retry and dead-letter topics go, too, with what is in them.
+        """
+    def set_request_mode(
+        self,
+        group: str,
+        topic: str,
+        mode: MessageRequestMode,
+        *,
+        share_queues: int = 0,
+        cluster: str | None = None,
+        brokers: str | Iterable[str] | None = None,
+    ) -> list[str]:
+        """Let a group pull or pop a topic (5.x, for members that let the broker decide); gives the addresses.
+
+        When it pops, each member shares the queues of `share_queues` others; 0 lets all have all of them.
         """
     def names(self, cluster: str | None = None) -> list[str]:
         """All groups that any broker has settings of, sorted."""

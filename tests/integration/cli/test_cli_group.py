@@ -291,3 +291,22 @@ def test_two_thousand_groups_are_listed_with_a_request_or_two(pyromq, cluster, t
     assert len(asked) == 2
     assert seconds < 2
     assert rows["many-0"]["topics"] == 1
+
+
+def test_watching_shows_the_lag_of_groups(pyromq, topic):
+    group = f"{topic}-watched"
+    send(pyromq.namesrv, topic, 4)
+    pyromq("message", "consume", topic, "-g", group, "--count", "4", "--idle", "20")
+    send(pyromq.namesrv, topic, 3)
+    rows = pyromq.rows("group", "watch", group, "--looks", "1")
+    assert [(row["group"], row["sign"], row["topic"], row["messages"]) for row in rows] == [(group, "lag", topic, 3)]
+    assert pyromq.rows("group", "watch", group, "--looks", "2", "--every", "0.1", "--min-lag", "4") == []
+    assert any(row["group"] == group for row in pyromq.rows("group", "watch", "--looks", "1"))
+
+
+def test_the_mode_of_a_group_is_set(pyromq, topic):
+    ended = pyromq("group", "mode", f"{topic}-poppers", topic, "pop", "--share", "2", "-o", "json")
+    assert ended.json[0]["change"] == f"pop {topic}"
+    assert pyromq("group", "mode", f"{topic}-poppers", topic, "pull").code == 0
+    assert pyromq("group", "mode", f"{topic}-poppers", "no-such-topic", "pop").code == 3
+    assert "would let group" in pyromq("group", "mode", f"{topic}-poppers", topic, "pop", "--dry-run").err

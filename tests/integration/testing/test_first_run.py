@@ -103,14 +103,15 @@ def test_up_needs_no_configuration_and_little_time_and_memory(tmp_path):
 
 
 @pytest.mark.scenario("admin 2")
-def test_a_port_that_is_taken_is_named_in_a_line(tmp_path):
+def test_a_port_that_is_taken_is_named_with_its_holder_in_a_line(tmp_path):
     with socket.socket() as holder:
         holder.bind(("0.0.0.0", 0))
         holder.listen()
         port = holder.getsockname()[1]
         done = run(PYROMQ, "up", "--namesrv-port", str(port), "--broker-port", "0", cwd=tmp_path)
     assert done.returncode == 1
-    assert f"port {port} is taken" in done.stderr
+    name = Path(f"/proc/{os.getpid()}/comm").read_text().strip()
+    assert f"port {port} is taken by {name} (pid {os.getpid()}); cannot listen" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -82,7 +82,7 @@ def test_attributes_are_sent_only_where_they_differ():
     step = topic_step(TopicWish(name="orders", attributes={"message.type": "NORMAL"}), "broker-a", now)
     assert step.changes == {"message.type": "FIFO → NORMAL"}
     assert isinstance(step.config, TopicConfig)
-    assert step.config.attributes == {"+message.type": "NORMAL"}
+    assert step.config.attributes == {"message.type": "NORMAL"}
 
 
 def test_a_group_keeps_what_is_not_said():

@@ -48,3 +48,8 @@ def is_true(text: str | None, default: bool = False) -> bool:
 
 def signed_bytes(body: bytes) -> str:
     return "[" + ", ".join(str(byte - 256 if byte > 127 else byte) for byte in body) + "]"
+
+
+def compact_time(millis: int) -> str:
+    """`20260131120000123`: UtilAll.timeMillisToHumanString."""
+    return f"{_local(millis):%Y%m%d%H%M%S}{millis % 1000:03d}"

@@ -11,6 +11,7 @@ from pyromq.protocol.bodies import (
     ProducerConnection,
     ProducerTableInfo,
     QueryConsumeTimeSpanBody,
+    SetMessageRequestModeRequestBody,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
 )
@@ -30,7 +31,7 @@ from .progress import progress_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyromq.protocol.bodies import Connection, ProducerInfo, QueueTimeSpan, SubscriptionData
+    from pyromq.protocol.bodies import Connection, MessageRequestMode, ProducerInfo, QueueTimeSpan, SubscriptionData
     from pyromq.protocol.message_queue import MessageQueue
 
     from .asking import Asking
@@ -103,6 +104,32 @@ class GroupAdmin:
         if brokers is None:
             await self._topics.delete(retry_topic(group), cluster=cluster)
             await self._topics.delete(dlq_topic(group), cluster=cluster)
+
+    async def set_request_mode(
+        self,
+        group: str,
+        topic: str,
+        mode: MessageRequestMode,
+        *,
+        share_queues: int = 0,
+        cluster: str | None = None,
+        brokers: str | Iterable[str] | None = None,
+    ) -> list[str]:
+        """Let a group pull or pop a topic (5.x, for members that let the broker decide); gives the addresses.
+
+        When it pops, each member shares the queues of `share_queues` others; 0 lets all have all of them.
+        """
+        body = SetMessageRequestModeRequestBody(
+            consumer_group=group, topic=topic, mode=mode, pop_share_queue_num=share_queues
+        ).encode()
+        addresses = await self._places.masters(cluster, brokers)
+        answers = await each(
+            f"set the mode of group {group}",
+            addresses,
+            lambda address: self._asking.ask(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body),
+        )
+        answers.check()
+        return addresses
 
     # Settings
 

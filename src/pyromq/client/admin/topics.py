@@ -83,7 +83,8 @@ class TopicAdmin:
 
         A topic that is there already gets these settings, all of them. A broker that cannot be reached, or is busy,
         is asked up to five times. With `order` the name servers are told how many queues each broker has, so that
-        producers keep to them; what they knew of others than `brokers` stays. `attributes` are for 5.x brokers.
+        producers keep to them; what they knew of others than `brokers` stays. `attributes` are for 5.x brokers, which
+        leave those that are not mentioned; a key may begin with +, and one that begins with - takes the attribute away.
         """
         check_topic_for_create(topic)
         config = TopicConfig(
@@ -171,8 +172,7 @@ class TopicAdmin:
             topic_filter_type=config.topic_filter_type.value,
             order=config.order,
             topic_sys_flag=config.topic_sys_flag,
-            # How 5.x is told to set some and leave the others.
-            attributes=",".join(f"+{key}={value}" for key, value in config.attributes.items()) or None,
+            attributes=",".join(_attribute(key, value) for key, value in config.attributes.items()) or None,
         )
         for attempt in range(1, TRIES + 1):
             try:
@@ -288,6 +288,11 @@ class TopicAdmin:
     async def delete_order(self, topic: str) -> None:
         """Make a topic an ordinary one again; it need not have been ordered."""
         await self._name_servers.delete_kv(order_conf.NAMESPACE, topic)
+
+
+def _attribute(key: str, value: str) -> str:
+    """How 5.x is told to set an attribute, or to drop it, and to leave the others."""
+    return key if key.startswith("-") else f"+{key.removeprefix('+')}={value}"
 
 
 def _may_pass(error: PyroMQError) -> bool:
