@@ -2,95 +2,48 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
-import signal
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.crash.lives import Lives, chances
 from tests.crash.transaction_load import Fates, TransactionLoad
-from tests.integration.broker.command_kit import free_port, line_with, run, started, stop
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import AsyncIterator
+    import random
     from pathlib import Path
 
     from tests.crash.conftest import Tally
 
 
-class Life:
-    """One broker in its folder, which is started, killed and stopped again and again."""
-
-    def __init__(self, home: Path, seed: int) -> None:
-        self._home = home
-        self._port = free_port()
-        self._seed = seed
-        self._number = 0
-        self.fates = Fates()
-
-    @asynccontextmanager
-    async def started(self, chance: random.Random) -> AsyncIterator[tuple[subprocess.Popen[str], TransactionLoad]]:
-        settings = [
-            f"storePathRootDir={self._home / 'store'}",
-            f"listenPort={self._port}",
-            "brokerIP1=127.0.0.1",
-            "bindAddress=127.0.0.1",
-            "drainSeconds=0",
-            "mappedFileSizeCommitLog=256k",
-            "mappedFileSizeConsumeQueue=20000",
-            "maxHashSlotNum=1000",
-            "maxIndexNum=4000",
-            "transactionTimeOut=50",
-            "transactionCheckMax=100000",
-            f"transactionCheckInterval={chance.choice((10, 50, 200))}",
-            f"flushConsumerOffsetInterval={chance.choice((20, 500, 5000))}",
-            f"flushDiskType={chance.choice(('ASYNC_FLUSH', 'ASYNC_FLUSH', 'SYNC_FLUSH'))}",
-        ]
-        self._number += 1
-        with started(self._home, "broker", "--log-level", "error", *settings) as process:
-            await asyncio.to_thread(line_with, process, "boot success")
-            prefix = f"{self._seed}-{self._number}"
-            async with TransactionLoad(f"127.0.0.1:{self._port}", self.fates, chance, prefix) as load:
-                yield process, load
-
-    def check(self) -> None:
-        """`pyromq check` finds nothing to complain of, once the broker has stopped."""
-        code, out, err = run(self._home, "check", "store")
-        assert code == 0, out + err
-
-
-async def killed_under_load(process: subprocess.Popen[str], load: TransactionLoad, after: float) -> None:
-    working = asyncio.create_task(load.run_until_killed())
-    await asyncio.wait([working], timeout=after)
-    process.send_signal(signal.SIGKILL)
-    await working
-    await asyncio.to_thread(process.wait)
+def settings(chance: random.Random) -> list[str]:
+    return [
+        "transactionTimeOut=50",
+        "transactionCheckMax=100000",
+        f"transactionCheckInterval={chance.choice((10, 50, 200))}",
+        f"flushConsumerOffsetInterval={chance.choice((20, 500, 5000))}",
+    ]
 
 
 @pytest.mark.crash
 async def test_every_transaction_ends_once_and_as_it_was_decided(
     tmp_path: Path, rounds: int, seed: int, tally: Tally
 ) -> None:
-    life = Life(tmp_path, seed)
+    lives, fates = Lives(tmp_path, seed), Fates()
     for number in range(rounds + 1):
-        chance = random.Random(seed + number)
-        try:
-            async with life.started(chance) as (process, load):
+        with chances(seed, number) as chance:
+            async with (
+                lives.begin(chance, *settings(chance)) as life,
+                TransactionLoad(life.address, fates, chance, life.prefix) as load,
+            ):
                 if number == 0:
                     await load.create_topic()
                 await load.verify()
                 if number < rounds:
-                    await killed_under_load(process, load, chance.choice((0.1, 0.5, 1.5)) * chance.random())
+                    await life.killed_under(load, chance.choice((0.1, 0.5, 1.5)) * chance.random())
                     tally.add("kills")
                 else:
                     tally.add("transactions seen", await load.wait_for_all())
-                    code, _, err = await asyncio.to_thread(stop, process, signal.SIGTERM)
-                    assert code == 0, err
-        except BaseException as exc:
-            exc.add_note(f"round {number}, seed {seed + number}")
-            raise
-    life.check()
-    tally.add("begun", len(life.fates.decided))
-    tally.add("questions", life.fates.asked)
+                    await life.stop()
+    lives.check()
+    tally.add("begun", len(fates.decided))
+    tally.add("questions", fates.asked)
