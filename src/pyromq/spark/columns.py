@@ -1,9 +1,10 @@
 """A buffer of stored records to Arrow columns: the decoder behind every read from Spark.
 
 A pull is answered with the very bytes that lie in the commit log, so one decoder serves both. It works on a batch of
-records as a whole: `records.py` copies out the fixed fields as an array of structs, `gather.py` cuts the rest out of
-the buffer, `property_columns.py` knows about properties. What is rare and does not fit (a compressed body, properties
-of an odd shape, an undivided batch) is done one by one and put in its place. `plain_columns.py` says what it all means.
+records as a whole: `walk.py` finds them, `records.py` copies out the fixed fields as an array of structs, `gather.py`
+cuts the rest out of the buffer, `property_columns.py` and `single_properties.py` know about properties. What is rare
+and does not fit (a compressed body, properties of an odd shape, an undivided batch) is done one by one and put in its
+place. `plain_columns.py` says what it all means.
 
 Figures: bench/spark_decode.py.
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,14 +22,18 @@ import pyarrow.compute as pc
 from pyromq.errors import CorruptRecord
 from pyromq.protocol import compression, sysflag
 from pyromq.protocol import properties as props
-from pyromq.protocol.record import MIN_RECORD_SIZE, decode_record
+from pyromq.protocol.record import decode_record
 
 from . import plain_columns
 from .gather import merged, text
+from .memory import keep_freed_memory
 from .plain_columns import MAX_BYTES, MAX_ROWS, Decoded, as_schema, crc_mismatch, host_text
 from .property_columns import property_columns
 from .records import Records
 from .schema import TIMESTAMP, column_name
+from .selection import INTERNAL_BEGINNINGS
+from .single_properties import single_properties
+from .walk import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
     from .gather import Int64s
     from .selection import Selection
 
-__all__ = ["MAX_BYTES", "MAX_ROWS", "Decoded", "decode", "walk"]
+__all__ = ["MAX_BYTES", "MAX_ROWS", "Decoded", "decode"]
 
 _SIZE = struct.Struct(">i")  # what a record begins with
 
@@ -64,6 +68,7 @@ _TIMES = {"bornTimestamp": "born_timestamp", "storeTimestamp": "store_timestamp"
 _MAX_MS = (2**63 - 1) // 1000
 _PROPERTY_OF = {"keys": props.KEYS, "tags": props.TAGS, "msgId": props.UNIQ_KEY}
 _INNER_BATCH = sysflag.INNER_BATCH | sysflag.NEED_UNWRAP
+_INTERNAL = np.unique(np.frombuffer(b"".join(name.encode()[:4] for name in INTERNAL_BEGINNINGS), np.uint32))
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
 
 
@@ -97,6 +102,7 @@ def decode(
     Raises CorruptRecord if the first record is damaged. If it is a later one, the batch ends in front of it. With
     `decompress` that includes bodies that cannot be opened, with `verify_crc` those that do not match their CRC.
     """
+    keep_freed_memory()
     schema = as_schema(schema)
     found = _Found(buffer, origin, selection, start)
     if positions is not None:
@@ -154,8 +160,11 @@ class _Found:
             return
         while self.rows < max_rows and self.bytes < max_bytes and self.count < max_rows * _LOOK_AHEAD:
             step = max(max_rows - self.rows, min(max_rows, _LEAST_STEP))
-            starts = walk(self._buffer, self.end, stop, max_records=step, max_bytes=max_bytes)
-            if not self.add(starts, stop):
+            rows, bytes_ = self.rows, self.bytes
+            if not self.add(walk(self._buffer, self.end, stop, max_records=step, max_bytes=max_bytes), stop):
+                return
+            # Another step like this one would be made in vain, for the most part.
+            if 2 * self.rows - rows > max_rows or 2 * self.bytes - bytes_ > max_bytes:
                 return
 
     def add(self, starts: Int64s, stop: int | None = None) -> bool:
@@ -205,31 +214,6 @@ class _Found:
         return int(np.concatenate(self._before)[row]), int(np.concatenate(self._starts)[row])
 
 
-def walk(buffer: Buffer, start: int, stop: int, *, max_records: int, max_bytes: int) -> Int64s:
-    """Where records begin that lie back to back, by their sizes alone: whether they are records is not looked at.
-
-    All begin before `stop` and end within the buffer. At least one if there is one, whatever `max_bytes` says.
-
-    The only part of decoding that goes record by record: 0.1 µs each.
-    """
-    unpack, smallest, length = _SIZE.unpack_from, MIN_RECORD_SIZE, len(buffer)
-    last = min(stop, length - smallest + 1, start + max_bytes)
-    starts: list[int] = []
-    append = starts.append
-    pos = start
-    for _ in repeat(None, max_records):
-        if pos >= last:
-            break
-        (size,) = unpack(buffer, pos)
-        if size < smallest:
-            break
-        append(pos)
-        pos += size
-    if starts and (pos > length or (pos > start + max_bytes and len(starts) > 1)):
-        del starts[-1]
-    return np.fromiter(starts, np.int64, len(starts))
-
-
 def _problem(buffer: Buffer, pos: int, origin: int | None) -> CorruptRecord:
     """What is wrong with the record at `pos`."""
     where = (origin or 0) + pos
@@ -259,20 +243,22 @@ def _is_chosen(records: Records, selection: Selection) -> NDArray[np.bool_]:
         kind = records.sys_flag & sysflag.TRANSACTION_MASK
         chosen &= (kind != sysflag.PREPARED) & (kind != sysflag.ROLLBACK)
     if selection.needs_topic:
-        topics = records.topics().dictionary_encode()
-        verdicts = [selection.has_topic(name.decode("utf-8", "replace")) for name in topics.dictionary.to_pylist()]
-        chosen &= np.array(verdicts, np.bool_)[topics.indices.to_numpy()]
+        _choose_topics(records, selection, chosen)
     if selection.tags is not None:
-        columns = property_columns(
-            records.data,
-            records.properties_at - records.base,
-            records.end - records.base,
-            single=(props.TAGS,),
-            with_maps=False,
-        )
+        places = records.properties_at - records.base, records.end - records.base
+        own = single_properties(records.data, *places, (props.TAGS,))[props.TAGS]
         tags = pa.array(sorted(selection.tags), pa.string())
-        chosen &= pc.is_in(columns.single[props.TAGS], tags).to_numpy(zero_copy_only=False)
+        chosen &= pc.is_in(own, tags).to_numpy(zero_copy_only=False)
     return chosen
+
+
+def _choose_topics(records: Records, selection: Selection, chosen: NDArray[np.bool_]) -> None:
+    """Drop those of other topics from `chosen`."""
+    if selection.topics is None and not np.isin(records.topic_beginnings(), _INTERNAL).any():
+        return
+    topics = records.topics().dictionary_encode()
+    verdicts = [selection.has_topic(name.decode("utf-8", "replace")) for name in topics.dictionary.to_pylist()]
+    chosen &= np.array(verdicts, np.bool_)[topics.indices.to_numpy()]
 
 
 class _Cut:
@@ -354,13 +340,11 @@ class _Columns:
         with_maps = "properties" in names and self._include_properties
         if single or with_maps:
             records = self._records
-            self._single, self._maps = property_columns(
-                records.data,
-                records.properties_at - records.base,
-                records.end - records.base,
-                single=single,
-                with_maps=with_maps,
-            )
+            places = records.properties_at - records.base, records.end - records.base
+            if with_maps:
+                self._single, self._maps = property_columns(records.data, *places, single)
+            else:
+                self._single = single_properties(records.data, *places, single)
 
     def _column(self, name: str, kind: pa.DataType) -> pa.Array:
         records = self._records

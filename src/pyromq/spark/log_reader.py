@@ -75,8 +75,8 @@ class _Scan:
                 continue
             if found.batch.num_rows:
                 yield found.batch
+            _let_go(data, pos, found.end)
             pos = found.end
-            _let_go(data, pos)
 
     def queues(self, part: QueuePart) -> Iterator[pa.RecordBatch]:
         """Messages in the order of the log, which is also that of each queue; only those that have an entry."""
@@ -129,8 +129,8 @@ class _Scan:
                 continue
             if found.batch.num_rows:
                 yield found.batch
+            _let_go(data, int(positions[0]), found.end)
             positions = positions[found.records :]
-            _let_go(data, found.end)
 
     def _decode(
         self,
@@ -187,9 +187,9 @@ def _behind(data: mmap.mmap, bad: int, origin: int) -> int | None:
     return next_record(data, bad + 1, origin)
 
 
-def _let_go(data: mmap.mmap, upto: int) -> None:
-    """Give back the pages that were read."""
-    length = upto // mmap.PAGESIZE * mmap.PAGESIZE
-    if length:
+def _let_go(data: mmap.mmap, start: int, end: int) -> None:
+    """Give back the pages that were read, but for the last one, which the next batch begins in."""
+    start, end = (place // mmap.PAGESIZE * mmap.PAGESIZE for place in (start, end))
+    if start < end:
         with contextlib.suppress(OSError, AttributeError):
-            data.madvise(mmap.MADV_DONTNEED, 0, length)
+            data.madvise(mmap.MADV_DONTNEED, start, end - start)

@@ -32,10 +32,10 @@ _MAX_NAMES_AS_BITS = 48
 
 
 class PropertyColumns(NamedTuple):
-    """`single` has the asked-for properties by name, null where a message has none; `maps` is None if not asked for."""
+    """`single` has the asked-for properties by name, null where a message has none."""
 
     single: dict[str, pa.Array]
-    maps: pa.Array | None
+    maps: pa.Array
 
 
 class _Rows(NamedTuple):
@@ -47,9 +47,7 @@ class _Rows(NamedTuple):
     first: Int64s  # each row's first separator, as an index into bounds; and their number
 
 
-def property_columns(
-    data: pa.Buffer, starts: Int64s, ends: Int64s, *, single: Collection[str], with_maps: bool
-) -> PropertyColumns:
+def property_columns(data: pa.Buffer, starts: Int64s, ends: Int64s, single: Collection[str]) -> PropertyColumns:
     """Properties of the records whose properties lie in `data` from starts[i] to ends[i]."""
     raw = np.frombuffer(data, np.uint8)
     # A separator at the end means nothing: 5.x writes it, 4.9 does not.
@@ -61,14 +59,14 @@ def property_columns(
         names = _SameNames.of(rows) or _AnyNames(rows)
         odd = names.rows_with_repetitions()
         if not odd.any():
-            return _regular(rows, names, filled, len(starts), single, with_maps)
+            return _regular(rows, names, filled, len(starts), single)
     is_odd = np.zeros(len(starts), np.bool_)
     is_odd[filled[odd]] = True
-    regular = property_columns(data, starts[~is_odd], ends[~is_odd], single=single, with_maps=with_maps)
-    exact = _irregular(raw, starts[is_odd], ends[is_odd], single, with_maps)
+    regular = property_columns(data, starts[~is_odd], ends[~is_odd], single)
+    exact = _irregular(raw, starts[is_odd], ends[is_odd], single)
     return PropertyColumns(
         {name: merged(regular.single[name], exact.single[name], is_odd) for name in single},
-        merged(regular.maps, exact.maps, is_odd) if with_maps else None,
+        merged(regular.maps, exact.maps, is_odd),
     )
 
 
@@ -212,46 +210,36 @@ class _SameNames:
 
 
 def _regular(
-    rows: _Rows, names: _AnyNames | _SameNames, filled: Int64s, count: int, single: Collection[str], with_maps: bool
+    rows: _Rows, names: _AnyNames | _SameNames, filled: Int64s, count: int, single: Collection[str]
 ) -> PropertyColumns:
     bounds = rows.bounds[1:].copy()
     bounds[0::2] += 1
-    starts, ends = bounds[0::2], bounds[1::2]
     first = rows.first // 2
-    data = pa.py_buffer(rows.raw)
-    values = pieces_between(data, bounds, pa.string()) if with_maps else None
+    values = pieces_between(pa.py_buffer(rows.raw), bounds, pa.string())
     columns = {}
     for name in single:
         items = names.items(name)
-        if values is None:
-            found = pieces(data, starts[items], ends[items], pa.string())
+        if len(items) == count:
+            columns[name] = values.take(pa.array(items))
         else:
-            found = values.take(pa.array(items))
-        if len(items) < count:
             places = np.zeros(count, np.int64)
             missing = np.ones(count, np.bool_)
             having = filled[np.searchsorted(first, items, "right") - 1]
-            places[having] = np.arange(len(items))
+            places[having] = items
             missing[having] = False
-            found = found.take(pa.array(places, mask=missing))
-        columns[name] = found
-    maps = None
-    if values is not None:
-        offsets = np.zeros(count + 1, np.int32)
-        offsets[filled + 1] = np.diff(first)
-        offsets = np.cumsum(offsets, dtype=np.int32)
-        maps = pa.MapArray.from_arrays(pa.array(offsets), names.column(), values)
-    return PropertyColumns(columns, maps)
+            columns[name] = values.take(pa.array(places, mask=missing))
+    offsets = np.zeros(count + 1, np.int32)
+    offsets[filled + 1] = np.diff(first)
+    offsets = np.cumsum(offsets, dtype=np.int32)
+    return PropertyColumns(columns, pa.MapArray.from_arrays(pa.array(offsets), names.column(), values))
 
 
-def _irregular(
-    raw: NDArray[np.uint8], starts: Int64s, ends: Int64s, single: Collection[str], with_maps: bool
-) -> PropertyColumns:
+def _irregular(raw: NDArray[np.uint8], starts: Int64s, ends: Int64s, single: Collection[str]) -> PropertyColumns:
     parsed = [
         props.parse(props.decode(raw[start:end].tobytes()))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     return PropertyColumns(
         {name: pa.array([row.get(name) for row in parsed], pa.string()) for name in single},
-        pa.array([list(row.items()) for row in parsed], PROPERTIES) if with_maps else None,
+        pa.array([list(row.items()) for row in parsed], PROPERTIES),
     )

@@ -163,6 +163,12 @@ class Records:
         """The topics as binary."""
         return self.pieces(self.topic_at, self.topic_end)
 
+    def topic_beginnings(self) -> NDArray[np.uint32]:
+        """The first four bytes of each topic as a number; anything for a topic that is shorter."""
+        # Behind a topic are the two bytes of PROPLEN at least, so only one of a single letter can be too near the end.
+        starts = np.minimum(self.topic_at, len(self.raw) - 4)
+        return gathered(self.raw, starts, np.dtype("V4")).view(np.uint32)
+
     @property
     def has_long_hosts(self) -> bool:
         return bool((self.sys_flag & sysflag.HOSTS_MASK).any())

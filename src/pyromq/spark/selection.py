@@ -24,6 +24,7 @@ _PARKED = frozenset(
     )
 )
 _PARKED_PREFIXES = (RETRY_PREFIX, "rmq_sys_REVIVE_LOG_")
+INTERNAL_BEGINNINGS = (*sorted(_PARKED), *_PARKED_PREFIXES)  # each internal topic begins with one of these
 # Records of these types never get into a queue.
 _NEVER_DELIVERED = (sysflag.PREPARED, sysflag.ROLLBACK)
 

@@ -13,6 +13,7 @@ from pyromq.protocol import compression, sysflag
 from pyromq.protocol.record import MAGIC_V2, MessageRecord, encode_record
 from pyromq.spark import columns
 from pyromq.spark.schema import ARROW_SCHEMA
+from pyromq.spark.selection import INTERNAL_BEGINNINGS, Selection
 
 V4 = bytes((10, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 
@@ -150,3 +151,37 @@ def test_an_empty_buffer_has_no_rows():
     batch, end, used = columns.decode(b"", ARROW_SCHEMA, broker_name="b")
     assert (batch.num_rows, end, used) == (0, 0, 0)
     assert batch.schema.equals(ARROW_SCHEMA)
+
+
+def test_internal_topics_are_hidden_and_those_that_begin_alike_are_not():
+    internal = [record(f"{name}g" if name[-1] in "%_" else name) for name in INTERNAL_BEGINNINGS]
+    alike = [record("RMQ_"), record("TRANSPORT"), record("SCHEDULES"), record("T")]
+    rows = equal(stored(*internal, *alike), selection=Selection(internal=False))
+    assert [row["topic"] for row in rows] == ["RMQ_", "TRANSPORT", "SCHEDULES", "T"]
+
+
+@pytest.mark.parametrize("max_rows", [1, 7, 100])
+@pytest.mark.parametrize("max_bytes", [1, 50, 1 << 20])
+def test_what_is_passed_over_does_not_change_what_is_found(max_rows, max_bytes):
+    buffer = stored(*(record(("orders", "payments")[at % 3 == 0], b"%08d" % at) for at in range(60)))
+    rows = rows_of(
+        *(columns.decode, buffer, ("body",)),
+        selection=Selection(topics=frozenset({"payments"})),
+        max_rows=max_rows,
+        max_bytes=max_bytes,
+    )
+    assert [int(row["body"]) for row in rows] == list(range(0, 60, 3))
+
+
+@pytest.mark.parametrize("value", [b"A", b"1234567", b"12345678", b"0" * 40, "größe".encode(), b"x\x01y"])
+def test_a_single_property_is_the_one_of_the_map(value):
+    buffer = stored(
+        record(properties=b"TAGS\x01first\x02KEYS\x01k\x02TAGS\x01" + value),
+        record(properties=b"TAGSX\x01no\x02XTAGS\x01no\x02TAGS\x01\x02TAGS"),
+        record(),
+        record(properties=b"a\x01TAGS\x01b\x02TAGS\x01" + value + b"\x02"),
+        record(properties=b"TAGS\x01" + value),
+    )
+    tags = [value.decode(), None, None, value.decode(), value.decode()]
+    assert [row["tags"] for row in equal(buffer)] == tags
+    assert [row["tags"] for row in rows_of(columns.decode, buffer, ("tags",))] == tags
