@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import queue
+import socket
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ from pyromq.testing.cluster import running_cluster
 from .spark_kit import Results, best, consume, fill, folder, is_quick, rate, rounds, session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -107,38 +109,57 @@ def _pipelined(spark: SparkSession, root: Path, count: int, results: Results, se
 
 @contextlib.contextmanager
 def _far_away(address: str) -> Iterator[str]:
-    """An address at which a server is half a millisecond further away in each direction."""
+    """An address at which a server is half a millisecond further away in each direction.
+
+    Threads that sleep: the timers of an event loop are rounded up to whole milliseconds.
+    """
     host, _, port = address.rpartition(":")
-    started = threading.Event()
-    found: list[int] = []
-    stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(_carry(reader, back), _carry(there, writer))
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    here, _ = server.accept()
+                    there = socket.create_connection((host, int(port)))
+                    for one, other in ((here, there), (there, here)):
+                        _in_a_thread(_Way(one, other).carry)
 
-    async def life() -> None:
-        ended = asyncio.Event()
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            found.append(server.sockets[0].getsockname()[1])
-            stop.append((asyncio.get_running_loop(), ended))
-            started.set()
-            await ended.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(life(),), daemon=True)
-    thread.start()
-    started.wait()
-    yield f"127.0.0.1:{found[0]}"
-    loop, ended = stop[0]
-    loop.call_soon_threadsafe(ended.set)
-    thread.join(5)
+        _in_a_thread(serve)
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    loop = asyncio.get_running_loop()
-    try:
-        while data := await reader.read(1 << 20):
-            loop.call_later(HALF_A_ROUND_TRIP, writer.write, data)
-    except ConnectionError:
-        pass
-    loop.call_later(HALF_A_ROUND_TRIP, writer.close)
+class _Way:
+    """What comes from one socket goes to another, a little later."""
+
+    def __init__(self, source: socket.socket, target: socket.socket) -> None:
+        self._source = source
+        self._target = target
+        for each in (source, target):
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._under_way: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+
+    def carry(self) -> None:
+        _in_a_thread(self._deliver)
+        data = b"."
+        while data:
+            try:
+                data = self._source.recv(1 << 20)
+            except OSError:
+                data = b""
+            self._under_way.put((time.monotonic() + HALF_A_ROUND_TRIP, data))
+
+    def _deliver(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                due, data = self._under_way.get()
+                if (rest := due - time.monotonic()) > 0:
+                    time.sleep(rest)
+                if not data:
+                    self._target.shutdown(socket.SHUT_WR)
+                    return
+                self._target.sendall(data)
+
+
+def _in_a_thread(run: Callable[[], None]) -> None:
+    threading.Thread(target=run, daemon=True).start()

@@ -1,8 +1,8 @@
 """A client for code without an event loop: one loop of its own, which runs only while somebody waits for an answer.
 
-Spark calls a reader from one thread and takes batches from a generator. In between nothing of ours runs: what arrives
-meanwhile lies in the socket, which is how far a pipelined pull may run ahead. So there is no thread to end, and a task
-that is given up leaves nothing behind.
+Spark calls a reader from one thread. In between nothing of ours runs: what arrives meanwhile lies in the socket. So
+there is no thread to end, and whoever is given up leaves nothing behind. (Only a task that reads has a thread, which
+then is the one that waits: `read_ahead.py`.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Link:
-    """The connection of a driver-side reader or of a task to its cluster. Belongs to one thread."""
+    """The connection of a driver-side reader or of a task to its cluster. For one thread at a time."""
 
     def __init__(self, options: ConnectionOptions) -> None:
         """Needs no server to be there. Raises ConfigError for keys or certificates that are not to be found."""
@@ -40,18 +40,35 @@ class Link:
         )
         self.namespace = self.client.namespace
         self._is_closed = False
+        self._is_interrupted = False
+        self._running: asyncio.Task[Any] | None = None
         self._runner = asyncio.Runner(loop_factory=_new_loop)
         self.run(self.client.start())
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
         """Wait for `coro`. Tasks that it leaves behind go on with the next call."""
         # Not the runner's own `run`: its handling of Ctrl-C costs a millisecond with every call.
-        return self._runner.get_loop().run_until_complete(coro)
+        loop = self._runner.get_loop()
+        task = loop.create_task(coro)
+        self._running = task
+        if self._is_interrupted:
+            task.cancel()
+        try:
+            return loop.run_until_complete(task)
+        finally:
+            self._running = None
+
+    def interrupt(self) -> None:
+        """From another thread: end what that one waits for, now or next, with a CancelledError."""
+        self._is_interrupted = True
+        if (task := self._running) is not None:
+            self._runner.get_loop().call_soon_threadsafe(task.cancel)
 
     def close(self) -> None:
         """End all connections and whatever is still under way; may be called again."""
         if not self._is_closed:
             self._is_closed = True
+            self._is_interrupted = False
             try:
                 self.run(self.client.close())
             finally:

@@ -36,6 +36,7 @@ from .broker_metadata import SUBSCRIPTION
 from .columns import MAX_BYTES, MAX_ROWS, decode
 from .link import Link
 from .offsets import place
+from .read_ahead import ReadAhead
 from .schema import column_name
 from .selection import Selection
 
@@ -82,14 +83,21 @@ def read(part: PullPart, options: SourceOptions, schema: pa.Schema) -> Iterator[
     with Link(options) as link:
         asking = _Asking(link, part, options)
         rows = Rows(options, schema, tags=asking.tags, is_filtered=asking.is_filtered)
-        waiting = deque(QueuePulls(asking, each, options) for each in part.ranges)
-        while waiting:
-            ahead = [waiting[number] for number in range(min(len(waiting), _RANGES_AT_ONCE))]
-            span = link.run(_next(ahead))
-            if span is None:
-                waiting.popleft()
-            else:
-                yield from rows.of(waiting[0].range.queue, span)
+        pulls = [QueuePulls(asking, each, options) for each in part.ranges]
+        with ReadAhead(_spans(link, pulls), link.interrupt) as ahead:
+            for queue, span in ahead:
+                yield from rows.of(queue, span)
+
+
+def _spans(link: Link, pulls: list[QueuePulls]) -> Iterator[tuple[MessageQueue, Span]]:
+    waiting = deque(pulls)
+    while waiting:
+        ahead = [waiting[number] for number in range(min(len(waiting), _RANGES_AT_ONCE))]
+        span = link.run(_next(ahead))
+        if span is None:
+            waiting.popleft()
+        else:
+            yield waiting[0].range.queue, span
 
 
 async def _next(ahead: list[QueuePulls]) -> Span | None:
