@@ -92,7 +92,7 @@ def test_a_statement_that_fails_is_named_by_its_line(run, topics):
     assert line.startswith("pyromq spark: line 3: [UNRESOLVED_COLUMN")
 
 
-def test_a_program_finds_its_session_and_its_queries_are_told_and_waited_for(run, topics):
+def test_a_program_finds_its_session_and_its_queries_are_told_and_waited_for(run, topics, tmp_path):
     topic = topics.new(1)
     topics.send(topic, [b"%d" % number for number in range(5)])
     text = f"""
@@ -103,9 +103,10 @@ stream = mq.stream(spark, "{topic}", startingOffsets="earliest", maxOffsetsPerTr
 writer = stream.writeStream.format("noop").queryName("copy").trigger(availableNow=True)
 writer.option("checkpointLocation", sys.argv[1]).start()
 """
-    code, out, err = run("run", "copy.py", text, "folder", "--flag")
+    folder = str(tmp_path / "checkpoint")  # a JVM that was started elsewhere knows of no other working directory
+    code, out, err = run("run", "copy.py", text, folder, "--flag")
     assert code == 0
-    assert "__main__ ['copy.py', 'folder', '--flag'] True" in out
+    assert f"__main__ ['copy.py', '{folder}', '--flag'] True" in out
     told = [line[line.index("copy: ") :] for line in err.splitlines() if "copy: batch" in line]
     assert [line.split(",")[0] for line in told] == ["copy: batch 0", "copy: batch 1"]
     assert told[0].startswith("copy: batch 0, 3 rows, ")
