@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import venv
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -14,7 +14,7 @@ import pyspark
 from tests.spark.messages import until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 HOME = Path(pyspark.__file__).parent
 DEPLOY = "org.apache.spark.deploy"
@@ -30,6 +30,28 @@ def environment(folder: Path, *, without: Sequence[str] = ()) -> Path:
         if not any(word in entry.name for word in without) and not (packages / entry.name).exists():
             (packages / entry.name).symlink_to(entry)
     return folder / "bin"
+
+
+@contextmanager
+def java_of_its_own() -> Iterator[None]:
+    """In here PySpark has a JVM that nobody had before, and nobody has after.
+
+    Else it keeps one for all sessions of a process, and that keeps the environment in which it was started.
+    """
+    _end_java()
+    try:
+        yield
+    finally:
+        _end_java()
+
+
+def _end_java() -> None:
+    gateway = pyspark.SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # by this it notices that Python is gone
+        gateway.proc.wait()
+        pyspark.SparkContext._gateway = pyspark.SparkContext._jvm = None
 
 
 class Standalone:

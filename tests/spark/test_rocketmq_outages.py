@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -99,10 +100,23 @@ class Pair:
 
 
 def free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
+    """One for a name server, and one for a broker, which takes two of its neighbours as well."""
+    while True:
+        with ExitStack() as held:
+            first, second = take(held, 0), take(held, 0)
+            try:
+                take(held, second - 2)
+                take(held, second + 1)
+            except OSError:
+                continue
+            return first, second
+
+
+def take(held: ExitStack, port: int) -> int:
+    taken = held.enter_context(socket.socket())
+    taken.bind(("127.0.0.1", port))
+    number: int = taken.getsockname()[1]
+    return number
 
 
 @pytest.fixture

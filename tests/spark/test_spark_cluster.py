@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.spark.messages import Topics, bodies, topics_in
-from tests.spark.standalone import HASTY, Standalone, environment
+from tests.spark.standalone import HASTY, Standalone, environment, java_of_its_own
 
 import pyromq.spark as mq
 from pyromq.spark.running import reason
@@ -45,7 +45,7 @@ def session(topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.extraJavaOptions": f"{HASTY} -Dderby.system.home={folder}",
     }
-    with pytest.MonkeyPatch.context() as patch, Standalone(folder, [whole, lacking]) as cluster:
+    with pytest.MonkeyPatch.context() as patch, Standalone(folder, [whole, lacking]) as cluster, java_of_its_own():
         # What plans runs on the driver's machine, and is started by the same name.
         patch.setenv("PATH", f"{whole}{os.pathsep}{os.environ['PATH']}")
         patch.setenv("PYSPARK_PYTHON", "python3")

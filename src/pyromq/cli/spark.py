@@ -84,7 +84,10 @@ def shell(
     pattern: Pattern = ".*",
     verbose: Verbose = False,
 ) -> None:
-    """A Python prompt with a Spark session, where every topic is a view."""
+    """A Python prompt with a Spark session, where every topic is a view.
+
+    Example: pyromq spark shell
+    """
     with _failures(), _wanted(namesrv, master, remote, conf, verbose).session() as made:
         topics = _register(made, pattern)
         names = {"spark": made, "sql": made.sql, "mq": mq, "namesrv": namesrv}
@@ -112,6 +115,8 @@ def run(
 
     Python finds `spark`, `mq` and `namesrv`. SQL is printed as tables. A streaming query prints a line for every
     micro-batch, and is waited for.
+
+    Example: pyromq spark run report.sql day=2026-01-31
     """
     if file.suffix not in (".py", ".sql"):
         raise typer.BadParameter(f"{file} is neither FILE.py nor FILE.sql")
@@ -119,8 +124,7 @@ def run(
         values = named(arguments or []) if file.suffix == ".sql" else {}
         made = life.enter_context(_wanted(namesrv, master, remote, conf, verbose).session())
         _register(made, pattern)
-        if remote is None:  # a Connect server calls listeners over there
-            made.streams.addListener(mq.LagListener(_say))
+        made.streams.addListener(mq.LagListener(_say))
         if file.suffix == ".sql":
             run_sql(made, file, values, rows=rows)
         else:
@@ -132,14 +136,17 @@ def run(
 def doctor(
     namesrv: Namesrv = LOCAL,
     master: Master = None,
+    remote: Remote = None,
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
     """Look whether the driver and every executor have what they need, and reach every broker.
 
     The exit code is 1 if there is a problem.
+
+    Example: pyromq spark doctor
     """
-    with _failures(), _wanted(namesrv, master, None, conf, verbose).session() as made:
+    with _failures(), _wanted(namesrv, master, remote, conf, verbose).session() as made:
         found = mq.doctor(made, namesrv)
         print(found)
         if not found.is_well:

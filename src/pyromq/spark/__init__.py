@@ -39,8 +39,9 @@ def session(
 ) -> SparkSession:
     """A Spark session with everything of ours switched on: a local one, or that of `master` or `remote`.
 
-    The helpers below ask `namesrv` when they are given no other. Spark's log shows errors alone unless `verbose`.
-    Raises ConfigError if pyspark or Java is missing.
+    `remote` is a Spark Connect server, sc://host:15002; without it and without `master`, SPARK_REMOTE counts. The
+    helpers below ask `namesrv` when they are given no other. Spark's log shows errors alone unless `verbose`. Raises
+    ConfigError if pyspark or Java is missing, if nobody listens at `remote`, or if the Python there lacks this package.
     """
     from .sessions import session as made
 
@@ -51,7 +52,8 @@ def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = 
     """Switch on in a session that somebody else made: the formats, and filters that reach the broker.
 
     `by_value` sends the package to executors that lack it, for this session. It is pure Python; what it imports
-    (pyarrow, numpy, msgspec, lz4, zstandard) must be there. Streams are planned on the driver, which must have it.
+    (pyarrow, numpy, msgspec, lz4, zstandard) must be there. Streams are planned on the driver, which must have it. With
+    Spark Connect that is the server: ConfigError if it lacks the package and was not sent it.
     """
     from .sessions import enable as enabled
 
@@ -105,6 +107,7 @@ def doctor(spark: SparkSession, namesrv: str | None = None, **options: object) -
     """Look from the driver and from every executor: Python, packages, whether each broker can be reached. Print it.
 
     `is_well` says whether `problems` is empty. An executor without our package is no error but one of the problems.
+    With Spark Connect the server is looked at too, and asks for the brokers.
     """
     from .diagnosis import doctor as looked
 

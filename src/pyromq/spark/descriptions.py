@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyromq.errors import ConfigError, StateError
 
 from . import options as known
-from .link import Link
-from .meta_rows import MetaRows
+from .cluster_rows import rows_of
 from .schema import metadata_of
 from .sessions import namesrv_of
 
@@ -78,11 +77,9 @@ def describe(where: SparkSession | str, topic: str, **options: object) -> TopicD
         given = kept | given
         topic = _topic_of(kept, topic)
         given["namesrv"] = namesrv_of(where, given.get("namesrv"))
-    connection = known.parse(known.ConnectionOptions, given, others=_KINDS)
-    with Link(connection) as link:
-        rows = MetaRows(link, topics=(topic,))
-        queues = link.run(rows.of("queues"))
-        groups = [row for row in link.run(rows.of("groups")) if row.get("topic") == topic or row.get("error")]
+    spark = None if isinstance(where, str) else where
+    queues = rows_of(spark, "queues", given, topic)
+    groups = [row for row in rows_of(spark, "groups", given, topic) if row.get("topic") == topic or row.get("error")]
     return TopicDescription(topic, tuple(queues), tuple(groups), known.shown(_KINDS, kept))
 
 

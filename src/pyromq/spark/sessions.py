@@ -7,11 +7,13 @@ import logging
 import os
 import shutil
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyromq.errors import ConfigError
 
+from .connect import check_package, check_reachable, is_connect
 from .shipping import package_zip
 
 if TYPE_CHECKING:
@@ -39,17 +41,21 @@ def session(
     verbose: bool = False,
 ) -> SparkSession:
     """See `pyromq.spark.session`."""
-    check_requirements(java=remote is None)
+    if master is None:
+        remote = remote or os.environ.get("SPARK_REMOTE")
+    # For remote="local[2]" PySpark starts a Connect server here, so that there is a Java to care for all the same.
+    is_elsewhere = remote is not None and not remote.startswith("local")
+    check_requirements(java=not is_elsewhere, connect=remote is not None)
+    if remote is not None and is_elsewhere:
+        check_reachable(remote)
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app).config(PUSH_DOWN, "true")
-    if remote is not None:
-        builder = builder.remote(remote)
-    else:
-        master = master or os.environ.get("MASTER") or "local[*]"
-        builder = builder.master(master)
-        if master.startswith("local"):
+    master = master or os.environ.get("MASTER") or "local[*]"
+    builder = builder.master(master) if remote is None else builder.remote(remote)
+    if not is_elsewhere:
+        if (remote or master).startswith("local"):
             # Tasks would otherwise run with whatever python3 is first on PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             # Nobody else takes part, so neither the name of this machine nor its network matters.
@@ -60,7 +66,11 @@ def session(
         if key != _JAVA_OPTIONS:
             builder = builder.config(key, value)
     try:
-        made = builder.getOrCreate()
+        with warnings.catch_warnings():
+            if remote is not None and not is_elsewhere:
+                # The server was started with them, and refuses to be told them once more.
+                warnings.filterwarnings("ignore", message="Failed to set spark")
+            made = builder.getOrCreate()
     except PySparkException as exc:
         if exc.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -85,6 +95,8 @@ def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = 
         spark.addArtifacts(str(package_zip()), pyfile=True)
     for source in (RocketMQDataSource, LogDataSource, MetaDataSource):
         spark.dataSource.register(source)
+    if is_connect(spark):
+        check_package(spark, by_value=by_value)
     if spark.conf.get("spark.speculation", "false") == "true":
         logger.warning("spark.speculation is on: a task that runs twice sends twice; writes that avoid it are refused")
 
@@ -97,11 +109,14 @@ def namesrv_of(spark: SparkSession, given: str | None) -> str:
     return found
 
 
-def check_requirements(*, java: bool = True) -> None:
+def check_requirements(*, java: bool = True, connect: bool = False) -> None:
     """Raise ConfigError, with what to do about it, for what Spark needs and this machine has not."""
-    for module in ("pyspark", "pyarrow"):
+    needed = {"pyspark": "spark", "pyarrow": "spark"}
+    if connect:
+        needed |= {"grpc": "connect", "grpc_status": "connect"}
+    for module, extra in needed.items():
         if importlib.util.find_spec(module) is None:
-            raise ConfigError(f"{module} is not installed; pip install 'pyromq[spark]' brings it")
+            raise ConfigError(f"{module} is not installed; pip install 'pyromq[{extra}]' brings it")
     home = os.environ.get("JAVA_HOME")
     if java and shutil.which(str(Path(home, "bin", "java")) if home else "java") is None:
         where = f"in JAVA_HOME ({home})" if home else "on PATH"

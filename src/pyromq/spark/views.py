@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyromq.errors import ConfigError
 
-from .link import Link
-from .meta_rows import MetaRows
+from .cluster_rows import user_topics
 from .option_values import declared
-from .options import ConnectionOptions, SinkOptions, SourceOptions, parse
+from .options import ConnectionOptions
 from .sessions import namesrv_of
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def register_topics(
     given = {"namesrv": namesrv_of(spark, namesrv), **_parallelism(spark), **_texts(options)}
     _refuse_secrets(given)
     made: dict[str, str] = {}
-    for topic in _matching(given, pattern):
+    for topic in _matching(spark, given, pattern):
         other = made.setdefault(topic.lower(), topic)
         if other != topic:
             logger.warning("topic %s has no view: to Spark its name is that of topic %s", topic, other)
@@ -48,14 +47,12 @@ def register_topics(
     return list(made.values())
 
 
-def _matching(given: dict[str, str], pattern: str) -> list[str]:
+def _matching(spark: SparkSession, given: dict[str, str], pattern: str) -> list[str]:
     try:
         wanted = re.compile(pattern)
     except re.error as exc:
         raise ConfigError(f"pattern must be a regular expression ({exc}), not {pattern!r}") from exc
-    connection = parse(ConnectionOptions, given, others=(SourceOptions, SinkOptions))
-    with Link(connection) as link:
-        return [topic for topic in link.run(MetaRows(link).user_topics()) if wanted.fullmatch(topic)]
+    return [topic for topic in user_topics(spark, given) if wanted.fullmatch(topic)]
 
 
 def _options(spark: SparkSession, topic: str, namesrv: str | None, options: dict[str, object]) -> dict[str, Any]:

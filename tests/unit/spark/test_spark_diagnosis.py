@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyromq import __version__
-from pyromq.spark.diagnosis import MODULES, Diagnosis, Place, why
+from pyromq.spark.diagnosis import MODULES, Diagnosis, Place
+from pyromq.spark.visits import why
 
 GOOD: dict[str, str | None] = {"pyromq": __version__, "pyarrow": "26.0.1", "numpy": "2.4.6", "msgspec": "0.22.0"}
 
@@ -20,7 +21,7 @@ def place(modules: dict[str, str | None], **unreachable: str) -> Place:
         ({"pyromq": None}, "executor on node-1: /usr/bin/python3 has no module 'pyromq'"),
         ({"pyarrow": "9.0.0"}, "executor on node-1: pyarrow 9.0.0 is too old, it must be 18 or newer"),
         ({"numpy": "1.26.4"}, "executor on node-1: numpy 1.26.4 is too old, it must be 2 or newer"),
-        ({"pyromq": "0.0.1"}, f"executor on node-1: pyromq 0.0.1 is there, but the driver has {__version__}"),
+        ({"pyromq": "0.0.1"}, f"executor on node-1: pyromq 0.0.1 is there, but {__version__} is here"),
     ],
 )
 def test_what_a_place_lacks_is_a_problem(modules, problem):
