@@ -145,17 +145,20 @@ class ScheduleService:
         self.kept.moved_on(level, offset)
         self.dirty = True
 
-    def count(self, level: int, record: MessageRecord, result: PutResult) -> None:
-        """A message of `level` was delivered."""
+    def count(self, level: int, delivered: dict[str, list[int]]) -> None:
+        """Messages of `level` were delivered, to these topics and of these sizes."""
         stats = self._stats
-        if stats is not None:
-            stats.add("QUEUE_GET_NUMS", f"{SCHEDULE_TOPIC}@{level - 1}@{CONSUMER}")
-            stats.add("QUEUE_GET_SIZE", f"{SCHEDULE_TOPIC}@{level - 1}@{CONSUMER}", result.size)
-            stats.add("GROUP_GET_NUMS", f"{SCHEDULE_TOPIC}@{CONSUMER}")
-            stats.add("GROUP_GET_SIZE", f"{SCHEDULE_TOPIC}@{CONSUMER}", result.size)
-            stats.add("TOPIC_PUT_NUMS", record.topic)
-            stats.add("TOPIC_PUT_SIZE", record.topic, result.size)
-            stats.add("BROKER_PUT_NUMS", self._cluster_name)
+        if stats is None:
+            return
+        for topic, sizes in delivered.items():
+            count, size = len(sizes), sum(sizes)
+            for item, key in (
+                ("QUEUE", f"{SCHEDULE_TOPIC}@{level - 1}@{CONSUMER}"),
+                ("GROUP", f"{SCHEDULE_TOPIC}@{CONSUMER}"),
+            ):
+                stats.add(f"{item}_GET_NUMS", key, count, count)
+                stats.add(f"{item}_GET_SIZE", key, size, count)
+            stats.add_stored(self._cluster_name, topic, sizes)
 
     def _restored(self, physical: int, size: int) -> MessageRecord | None:
         """The message as it was sent; None if it is not to be delivered."""
@@ -220,13 +223,16 @@ class _Batch:
         self._service = service
         self._level = level
         self._offset = offset
-        self._delivered: list[bool | None] = []  # None while it is not known
+        self._delivered: list[bool] = []
+        self._unknown = 0  # of how many it is not known yet
+        self._sizes: dict[str, list[int]] = {}  # of what was delivered, by topic
         self.records: list[MessageRecord | None] = []
 
     def add(self, record: MessageRecord | None) -> None:
         """None stands for an entry that is passed over."""
         self.records.append(record)
-        self._delivered.append(None)
+        self._delivered.append(True)
+        self._unknown += 1
 
     def stored(self, number: int, results: Sequence[PutResult]) -> None:
         result, record = results[0], self.records[number]
@@ -240,14 +246,16 @@ class _Batch:
                 return
         delivered = result.status is PutStatus.PUT_OK
         if delivered and record is not None:
-            self._service.count(self._level, record, result)
+            self._sizes.setdefault(record.topic, []).append(result.size)
         if not delivered and False not in self._delivered:
             logger.warning("delayed messages not delivered: %s; trying again", result.error)
         self.done(number, delivered)
 
     def done(self, number: int, delivered: bool = True) -> None:
         self._delivered[number] = delivered
-        if None not in self._delivered:
+        self._unknown -= 1
+        if not self._unknown:
+            self._service.count(self._level, self._sizes)
             # Behind the first that failed nothing counts: those are delivered again together with it.
             count = (*self._delivered, False).index(False)
             if count:

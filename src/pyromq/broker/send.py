@@ -1,8 +1,9 @@
 """Sending: codes 10, 310 and 320, from the request to the store and back (docs/spec/broker.md 3).
 
-What nearly every send is, a plain message to a known topic with a one-letter header, takes `_quick`: it reads the few
-fields that it needs from the text map and never parses the properties. Everything else, and everything that is wrong,
-takes `_plain`, which reads like the specification. The two store the same message and give the same answer.
+What nearly every send is, a message to a known topic with a one-letter header, takes `_quick`: it reads the few fields
+that it needs from the text map and parses the properties only of messages that take a detour, as delayed ones do. All
+else, and everything that is wrong, takes `_plain`, which reads like the specification. The two store the same message
+and give the same answer.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ class SendProcessor:
         self._store_host = store_host
         self._timers = timers or TimerParking(live)
         self._targets: dict[str, _Target] = {}
+        # Of messages that wait, by topic and queue, since they were counted the last time.
+        self._parked_sizes: dict[tuple[str, int], list[int]] = {}
         self._config = live.config
 
     def table(self) -> dict[int, Processor]:
@@ -125,9 +128,9 @@ class SendProcessor:
         if self._appends.waiting >= self._config.send_queue_capacity:
             # The disk does not keep up. Whoever waits holds its message in memory, and there must be an end to that.
             raise SystemBusy(_OVERLOAD)
-        if request.code == RequestCode.SEND_MESSAGE_V2 and self._quick(connection, request):
-            return None
         try:
+            if request.code == RequestCode.SEND_MESSAGE_V2 and self._quick(connection, request):
+                return None
             return self._plain(connection, request)
         except BrokerError as exc:
             # Clients look for these fields even in a refusal.
@@ -138,7 +141,7 @@ class SendProcessor:
     # The common case
 
     def _quick(self, connection: Connection, request: Command) -> bool:
-        """Store a plain message to a known topic; False if there is anything unusual about it."""
+        """Store a message to a known topic; False if there is anything unusual about it."""
         ext = request.ext
         if ext is None:
             return False
@@ -158,22 +161,24 @@ class SendProcessor:
             or sys_flag is None
             or user_flag is None
             or times is None
-            or sys_flag & sysflag.TRANSACTION_MASK
             or not (born.isdigit() and born.isascii() and len(born) < 19)
             or ext.get("m", "false").lower() == "true"
-            or "DELAY" in text
-            or "TRAN_MSG" in text
-            or "TIMER_" in text
             or "\0" in text
         ):
             return False
-        head, found, rest = text.partition(_WAIT_TRUE)
-        if found and _WAIT not in head and _WAIT not in rest and (not rest or rest[0] == "\x02"):
-            stored_text, wait = (head + rest).removesuffix("\x02"), True
+        if "DELAY" in text or "TRAN_MSG" in text or "TIMER_" in text:
+            is_on_detour, properties, wait = True, b"", True
+        elif sys_flag & sysflag.TRANSACTION_MASK:
+            return False
         else:
-            stored_text, wait = strip_wait(text)
-        stored_text = f"{stored_text}\x02{target.stamp}" if stored_text else target.stamp
-        properties = stored_text.encode("utf-8", "replace")
+            is_on_detour = False
+            head, found, rest = text.partition(_WAIT_TRUE)
+            if found and _WAIT not in head and _WAIT not in rest and (not rest or rest[0] == "\x02"):
+                stored_text, wait = (head + rest).removesuffix("\x02"), True
+            else:
+                stored_text, wait = strip_wait(text)
+            stored_text = f"{stored_text}\x02{target.stamp}" if stored_text else target.stamp
+            properties = stored_text.encode("utf-8", "replace")
         record = MessageRecord(
             topic,
             request.body or b"",  # type: ignore[arg-type]  # a received body is bytes
@@ -189,8 +194,42 @@ class SendProcessor:
             self._store_host,
             times,
         )
-        self._appends.put(queue, (record,), partial(self._stored, connection, request, target, queue_text), wait=wait)
+        if is_on_detour:
+            self._detour(connection, request, target, record, text, queue_text)
+        else:
+            stored = partial(self._stored, connection, request, target, queue_text)
+            self._appends.put(queue, (record,), stored, wait=wait)
         return True
+
+    def _detour(
+        self, connection: Connection, request: Command, target: _Target, record: MessageRecord, text: str, queue: str
+    ) -> None:
+        """Store a message, still without its properties, where these may send it."""
+        properties, wait = self._read(text)
+        placed = self._prepared(record, properties) or self._delayed(record, properties)
+        if placed is record:
+            placed = replace(record, properties=props.encode(props.render(properties)))
+        self._put(connection, request, target, placed, queue, wait)
+
+    def _read(self, text: str) -> tuple[dict[str, str], bool]:
+        """The properties as they are stored, and whether their sender wants to wait for the disk."""
+        properties = props.parse(text)
+        wait = properties.pop(props.WAIT, "true").lower() == "true"
+        properties |= stamp(self._config)
+        return properties, wait
+
+    def _put(
+        self, connection: Connection, request: Command, target: _Target, record: MessageRecord, queue: str, wait: bool
+    ) -> None:
+        """Store a message where it has been placed. `queue` is the one that its sender is told."""
+        topic = record.topic
+        if topic in TIMED_TOPICS:
+            stored = partial(self._parked, connection, request, target, record, queue)
+        else:
+            if topic == TRANSACTION_HALF:
+                target = self._target(self._topics.ensure(TRANSACTION_HALF, 1))  # it counts there
+            stored = partial(self._stored, connection, request, target, queue)
+        self._appends.put(self._store.queue(topic, record.queue_id), (record,), stored, wait=wait)
 
     # Everything else
 
@@ -214,9 +253,7 @@ class SendProcessor:
         if header.batch:
             self._batch(connection, request, header, target, queue_id)
             return None
-        properties = props.parse(header.properties or "")
-        wait = properties.pop(props.WAIT, "true").lower() == "true"
-        properties |= stamp(self._config)
+        properties, wait = self._read(header.properties or "")
         record = MessageRecord(
             header.topic,
             request.body_bytes,
@@ -234,14 +271,7 @@ class SendProcessor:
             or self._prepared(record, properties)
             or self._delayed(record, properties)
         )
-        if record.topic == TRANSACTION_HALF:
-            target = self._target(self._topics.ensure(TRANSACTION_HALF, 1))  # it counts there
-        queue = self._store.queue(record.topic, record.queue_id)
-        if record.topic in TIMED_TOPICS:
-            stored = partial(self._parked, connection, request, record, str(queue_id))
-        else:
-            stored = partial(self._stored, connection, request, target, str(queue_id))
-        self._appends.put(queue, (record,), stored, wait=wait)
+        self._put(connection, request, target, record, str(queue_id), wait)
         return None
 
     def _checked_target(self, header: SendMessage | SendMessageV2, connection: Connection) -> _Target:
@@ -394,6 +424,7 @@ class SendProcessor:
         self,
         connection: Connection,
         request: Command,
+        target: _Target,
         record: MessageRecord,
         queue_text: str,
         results: Sequence[PutResult],
@@ -401,16 +432,17 @@ class SendProcessor:
         """As `_stored`, for a message that waits: its real topic counts it when it is delivered."""
         first = results[0]
         if first.status in _CODES:
-            stats = self._stats
-            stats.add("TOPIC_PUT_NUMS", record.topic)
-            stats.add("TOPIC_PUT_SIZE", record.topic, first.size)
-            stats.add("BROKER_PUT_NUMS", self._config.cluster_name)
-            if record.topic == SCHEDULE_TOPIC:
-                stats.add("QUEUE_PUT_NUMS", f"{SCHEDULE_TOPIC}@{record.queue_id}")
-                stats.add("QUEUE_PUT_SIZE", f"{SCHEDULE_TOPIC}@{record.queue_id}", first.size)
+            parked = self._parked_sizes.get((record.topic, record.queue_id))
+            if parked is None:
+                parked = self._parked_sizes[record.topic, record.queue_id] = []
+            parked.append(first.size)
             if request.flag & ONEWAY:
                 return
         handle = recall_handle(record, self._config.broker_name)
+        if first.status is _OK:
+            place = first.physical_offset, queue_text.encode(), first.queue_offset
+            if connection.send_reply_frame(target.replies.frame(request, *place, handle)):
+                return
         self._answer(connection, request, queue_text, results, {} if handle is None else {"recallHandle": handle})
 
     def _answer(
@@ -472,6 +504,13 @@ class SendProcessor:
                 self._stats.add("TOPIC_PUT_NUMS", topic, stored, stored)
                 self._stats.add("TOPIC_PUT_SIZE", topic, size, stored)
                 self._stats.add("BROKER_PUT_NUMS", self._config.cluster_name, stored, stored)
+        for (topic, queue_id), sizes in self._parked_sizes.items():
+            if sizes:
+                self._stats.add_stored(self._config.cluster_name, topic, sizes)
+                if topic == SCHEDULE_TOPIC:
+                    self._stats.add("QUEUE_PUT_NUMS", f"{topic}@{queue_id}", len(sizes), len(sizes))
+                    self._stats.add("QUEUE_PUT_SIZE", f"{topic}@{queue_id}", sum(sizes), len(sizes))
+                sizes.clear()
 
 
 class _Target:

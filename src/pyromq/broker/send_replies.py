@@ -41,7 +41,7 @@ class SendReplies:
             (
                 b'{"code":0,"extFields":{"MSG_REGION":',
                 msgspec.json.encode(region).replace(b"%", b"%%"),
-                b',"TRACE_ON":"%b","msgId":"%b%%016X","queueId":"%%b","queueOffset":"%%d"},' % (trace, self._host),
+                b',"TRACE_ON":"%b","msgId":"%b%%016X","queueId":"%%b","queueOffset":"%%d"%%b},' % (trace, self._host),
                 b'"flag":%d,"language":"%b","opaque":%%d,"version":%d}'
                 % (RESPONSE, Language.PYTHON.value.encode(), PROTOCOL_VERSION),
             )
@@ -56,10 +56,13 @@ class SendReplies:
             )
         )
 
-    def frame(self, request: Command, physical_offset: int, queue_id: bytes, queue_offset: int) -> bytes:
-        """The whole frame of the reply to `request`, code 0."""
+    def frame(
+        self, request: Command, physical_offset: int, queue_id: bytes, queue_offset: int, handle: str | None = None
+    ) -> bytes:
+        """The whole frame of the reply to `request`, code 0; with the handle by which a timer can be recalled."""
         if request.serialize is SerializeType.JSON:
-            header = self._json % (physical_offset, queue_id, queue_offset, request.opaque)
+            more = b"" if handle is None else b',"recallHandle":%b' % msgspec.json.encode(handle)
+            header = self._json % (physical_offset, queue_id, queue_offset, more, request.opaque)
             return _FRAME.pack(4 + len(header), len(header)) + header
         offset = b"%d" % queue_offset
         ext = b"%b%016X%b%b%b%b%b%b" % (
@@ -72,6 +75,8 @@ class SendReplies:
             _SHORT[len(offset)],
             offset,
         )
+        if handle is not None:
+            ext += _entry(b"recallHandle", handle.encode())
         size = _BINARY.size + len(ext)
         head = _BINARY.pack(0, _PYTHON, PROTOCOL_VERSION, request.opaque, RESPONSE, 0, len(ext))
         return b"%b%b%b" % (_FRAME.pack(4 + size, _ROCKETMQ | size), head, ext)

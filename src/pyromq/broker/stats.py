@@ -23,7 +23,7 @@ from pyromq.protocol.bodies import BrokerStatsData, BrokerStatsItem
 from .throughput import Throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
@@ -138,6 +138,13 @@ class Statistics:
             counter = self._counters[item, key] = Counter()
         counter.value += count
         counter.calls += calls
+
+    def add_stored(self, cluster: str, topic: str, sizes: Sequence[int]) -> None:
+        """Messages of a topic were stored, of these sizes."""
+        count = len(sizes)
+        self.add(TOPIC_PUT_NUMS, topic, count, count)
+        self.add(TOPIC_PUT_SIZE, topic, sum(sizes), count)
+        self.add(BROKER_PUT_NUMS, cluster, count, count)
 
     def add_latency(self, topic: str, queue_id: int, group: str, millis: int, *, detailed: bool) -> None:
         """How long it took to find messages for a group."""

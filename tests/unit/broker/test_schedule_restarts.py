@@ -95,6 +95,7 @@ async def test_deliveries_count_for_the_level_and_for_the_topic(start):
     parts = start("1m 1h 2h")
     await three_levels(parts)
     await deliver(parts, 2 * HOUR)
+    parts.sends.count()
     counts = {f"{item} {key}": counter.value for (item, key), counter in parts.stats._counters.items()}
     assert counts["QUEUE_GET_NUMS SCHEDULE_TOPIC_XXXX@0@SCHEDULE_CONSUMER"] == 1
     assert counts["QUEUE_PUT_NUMS SCHEDULE_TOPIC_XXXX@2"] == 1

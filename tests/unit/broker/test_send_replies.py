@@ -24,9 +24,10 @@ V6 = bytes(range(16)) + bytes((0, 0, 42, 159))
     queue_offset=st.integers(0, 2**63 - 1),
     opaque=st.integers(-(2**31), 2**31 - 1),
     serialize=st.sampled_from(SerializeType),
+    handle=st.none() | st.text(max_size=20),
 )
 def test_a_form_filled_in_is_the_reply_encoded(
-    host, region, trace_on, physical, queue_id, queue_offset, opaque, serialize
+    host, region, trace_on, physical, queue_id, queue_offset, opaque, serialize, handle
 ):
     request = Command(310, opaque=opaque, serialize=serialize)
     response = request.reply()
@@ -37,5 +38,7 @@ def test_a_form_filled_in_is_the_reply_encoded(
         "queueId": str(queue_id),
         "queueOffset": str(queue_offset),
     }
+    if handle is not None:
+        response.ext["recallHandle"] = handle
     replies = SendReplies(host, region, trace_on)
-    assert replies.frame(request, physical, str(queue_id).encode(), queue_offset) == frame.encode(response)
+    assert replies.frame(request, physical, str(queue_id).encode(), queue_offset, handle) == frame.encode(response)
