@@ -85,7 +85,7 @@ class Lot:
             return None
         if not (octets[begins - 2].astype(np.int64) << 8 | octets[begins - 1] == lengths).all():
             return None
-        width = 1 << int(lengths.max() + 1 + ROOM_BEHIND).bit_length()
+        width = (int(lengths.max()) + 2 + ROOM_BEHIND + 7) & ~7
         if width > _MAX_WIDTH or int(begins[-1]) - 1 + width > len(view):
             return None
         rows = _windows(view, width)[begins - 1].view(np.uint8).reshape(-1, width)
