@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from .broker_peers import Peer
 
 TOPIC, BODY = "TransactionTest", 1024
-CONNECTIONS, WINDOW = 4, 32
+# Connections and transactions under way on each. With few connections broker and driver wait for one another in turn.
+LOADS = ((4, 32), (16, 16))
 LENGTHS = struct.Struct(">ii")
 # Transactions a second and how long half of them and 99 % took (ms); how many; refusals; the driver's share of a core.
 Driven = tuple[tuple[float, float, float], int, int, float]
@@ -50,13 +51,18 @@ CODE = re.compile(rb'"code":(\d+)')
 def run(peers: Sequence[Peer], seconds: float) -> None:
     for peer in peers:
         features_frames.create_topic(peer, TOPIC)
-    _drive(peers[1], warm_seconds(seconds) / 3)
+    _drive(peers[1], warm_seconds(seconds) / 3, LOADS[0])
+    notes: list[str] = []
+    rows = [_compared(peers, seconds, load, notes) for load in LOADS]
+    show(title(f"Transactions, half message and commit, {BODY} B", seconds), COLUMNS, rows, notes)
+
+
+def _compared(peers: Sequence[Peer], seconds: float, load: tuple[int, int], notes: list[str]) -> Sequence[object]:
     results: list[list[Round]] = [[] for _ in peers]
-    notes = []
     for _ in range(ROUNDS):
         for peer, rounds in zip(peers, results, strict=True):
             before, cpu = features_frames.stored(peer, TOPIC), peer.cpu_seconds()
-            (rate, p50, p99), count, refused, busy = _drive(peer, seconds)
+            (rate, p50, p99), count, refused, busy = _drive(peer, seconds, load)
             rounds.append(Round(rate, p50, p99, (peer.cpu_seconds() - cpu) / count * 1e6, busy))
             progress(f"transactions: {peer.make} {rate:,.0f}/s, {rounds[-1].cpu:.1f} µs")
             if refused:
@@ -67,30 +73,25 @@ def run(peers: Sequence[Peer], seconds: float) -> None:
     ours, theirs = (Round(*map(statistics.median, zip(*rounds, strict=True))) for rounds in results)
     if max(ours.busy, theirs.busy) > BUSY:
         notes.append("the driver took nearly a whole core and may be what was measured.")
-    show(
-        title(f"Transactions, half message and commit, {BODY} B", seconds),
-        COLUMNS,
-        [comparison(f"{CONNECTIONS} × {WINDOW}", ours, theirs)],
-        notes,
-    )
+    return comparison(f"{load[0]} × {load[1]}", ours, theirs)
 
 
-def _drive(peer: Peer, seconds: float) -> Driven:
+def _drive(peer: Peer, seconds: float, load: tuple[int, int]) -> Driven:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_run, (peer.port, seconds))
+        return pool.apply(_run, (peer.port, seconds, load))
 
 
-def _run(port: int, seconds: float) -> Driven:
+def _run(port: int, seconds: float, load: tuple[int, int]) -> Driven:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_timed(port, seconds))
+        return runner.run(_timed(port, seconds, *load))
 
 
-async def _timed(port: int, seconds: float) -> Driven:
+async def _timed(port: int, seconds: float, connections: int, window: int) -> Driven:
     loop = asyncio.get_running_loop()
     drivers = []
     began, busy = time.perf_counter(), time.process_time()
-    for number in range(CONNECTIONS):
-        _, driver = await loop.create_connection(lambda number=number: _Driver(number), "127.0.0.1", port)  # type: ignore[misc]
+    for number in range(connections):
+        _, driver = await loop.create_connection(lambda number=number: _Driver(number, window), "127.0.0.1", port)  # type: ignore[misc]
         drivers.append(driver)
     await asyncio.wait([driver.ended for driver in drivers], timeout=seconds, return_when="FIRST_EXCEPTION")
     took, busy = time.perf_counter() - began, time.process_time() - busy
@@ -106,9 +107,10 @@ async def _timed(port: int, seconds: float) -> Driven:
 
 
 class _Driver(asyncio.Protocol):
-    """Keeps WINDOW transactions under way until told to stop. An even opaque is a half message, the next its end."""
+    """Keeps `window` transactions under way until told to stop. An even opaque is a half message, the next its end."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, window: int) -> None:
+        self._window = window
         self.times: list[float] = []
         self.refused = 0
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -121,7 +123,7 @@ class _Driver(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self._write([self._half() for _ in range(WINDOW)])
+        self._write([self._half() for _ in range(self._window)])
 
     def stop(self) -> None:
         self._stopped = True
