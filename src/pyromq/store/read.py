@@ -19,14 +19,16 @@ from .format import ENTRY, MAX_EXT_ADDRESS, PRE_BLANK_SIZE, QueueOffset
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .bulk_test import PropertiesTable
     from .commit_log import CommitLog
     from .config import StoreConfig
     from .consume_queue import ConsumeQueue
     from .consume_queue_ext import ConsumeQueueExt, ExtUnit
+    from .lot import PropertiesTable
+    from .segment import Segment
 
 logger = logging.getLogger(__name__)
 
+_MANY = 128  # messages that are found together sooner than one by one
 MAX_EXAMINED = 800  # entries that one read looks at, unless more messages are asked for
 
 
@@ -133,6 +135,8 @@ class Reader:
         segment = log.segment_at(first)
         if segment is None or first < log_end - recent:
             return None
+        if wanted >= _MANY:
+            return self._many_runs(queue, offset, wanted, entries, segment)
         view, file_start, file_end = segment.view, segment.start, min(segment.end, log_end)
         head_of, magic = HEAD.unpack_from, MAGIC_V1
         slices = []
@@ -172,6 +176,23 @@ class Reader:
             log_end - last > recent,
         )
 
+    def _many_runs(
+        self, queue: ConsumeQueue, offset: int, wanted: int, entries: bytes, segment: Segment
+    ) -> GetResult | None:
+        """As `_runs`, for very many: whoever copies a topic asks for thousands at a time."""
+        # It needs numpy, which takes a tenth of a second to import.
+        from .lot import Lot
+
+        end = min(segment.end, int(self._log.end)) - segment.start
+        found = Lot(entries, segment.view, segment.start, end).runs(wanted, self.config.max_bytes_in_memory)
+        if found is None:
+            return None
+        count, slices = found
+        size = sum(map(len, slices))
+        return GetResult(
+            *(GetStatus.FOUND, QueueOffset(offset + count), queue.min_offset, queue.max_offset, slices, count, size)
+        )
+
     def _tested_together(
         self, queue: ConsumeQueue, offset: int, max_count: int, entries: bytes, match: PropertiesTest
     ) -> GetResult | None:
@@ -180,7 +201,7 @@ class Reader:
         The next read begins at the first message that was selected and had no room, or was not looked at.
         """
         # It needs numpy, which takes a tenth of a second to import.
-        from .bulk_test import Lot
+        from .lot import Lot
 
         config, log = self.config, self._log
         log_end = int(log.end)

@@ -190,6 +190,32 @@ def test_an_entry_that_points_to_no_record_serves_nothing_and_hides_nothing(stor
     stores.is_damaged()
 
 
+@pytest.mark.parametrize("size", [1, 16 * KB])
+def test_thousands_at_a_time_are_the_same_messages(stores, size):
+    store = large(stores, max_count_in_memory=2000, max_bytes_in_memory=size * KB, commit_log_file_size=256 * KB)
+    for number in range(1500):
+        put(store, b"%d" % number * (number % 7))
+        if number % 3 == 0:
+            put(store, b"between them", topic="other")
+    at = 0
+    while at < 1500:
+        found = pull(store, at, 1000)
+        assert found.count
+        at = int(found.next_offset)
+    assert pull(store, 700, 1).count == 1
+
+
+def test_thousands_at_a_time_with_a_damaged_one_are_those_that_are_left(stores):
+    store = large(stores, max_count_in_memory=2000)
+    put(store, *numbered(0, 300))
+    physical, size, _ = ENTRY.unpack_from(store.queue("T", 0).tail, 200 * ENTRY.size)
+    for wrong in ((physical + 1, size, 0), (physical, size + 1, 0), (physical - size, size, 0), (-1, size, 0)):
+        ENTRY.pack_into(store.queue("T", 0).tail, 200 * ENTRY.size, *wrong)
+        expected = 300 if wrong[0] == physical - size else 299  # that one is a message, if not this one
+        assert pull(store, 0, 1000).count == expected
+    stores.is_damaged()
+
+
 # Limits
 
 
