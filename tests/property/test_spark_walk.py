@@ -14,7 +14,7 @@ from pyromq.spark.walk import walk
 HEADS = [struct.pack(">i", magic) for magic in (MAGIC_V1, MAGIC_V2)]
 
 
-def one_by_one(buffer: bytes, start: int, stop: int, max_records: int, max_bytes: int) -> list[int]:
+def one_by_one(buffer: bytes | bytearray, start: int, stop: int, max_records: int, max_bytes: int) -> list[int]:
     """What `walk` promises, in the plainest words."""
     starts: list[int] = []
     pos = start

@@ -28,7 +28,7 @@ def mqadmin(pyromq, tmp_path, monkeypatch):
 
 def until_printed(capsys, words):
     """Press Ctrl-C as soon as a command has printed this, as it would go on for ever."""
-    text = []
+    text: list[str] = []
 
     def watch():
         deadline = time.monotonic() + 20

@@ -10,8 +10,8 @@ from pyromq.broker.matching import Match
 from pyromq.filter import compile_filter
 from pyromq.protocol.ids import encode_host
 from pyromq.protocol.record import MessageRecord, encode_record
-from pyromq.store.lot import Lot, PropertiesTable
 from pyromq.store.format import ENTRY
+from pyromq.store.lot import Lot, PropertiesTable
 
 V4 = encode_host("127.0.0.1", 1)
 

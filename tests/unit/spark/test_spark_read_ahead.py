@@ -48,7 +48,7 @@ def test_an_error_comes_where_its_item_would_have_been():
         yield 1
         raise ConnectionResetError("gone")
 
-    seen = []
+    seen: list[int] = []
     with pytest.raises(ConnectionResetError, match="gone"), ReadAhead(items(), lambda: None) as ahead:
         seen.extend(ahead)
     assert seen == [1]
