@@ -84,8 +84,8 @@ class RemotingClient:
         connection (docs/spec/remoting.md 7.5). A second GO_AWAY is returned like any other reply.
         """
         deadline = time.monotonic() + timeout
-        connection = self._connections.get(address)
-        if connection is None or connection.closed:
+        connection = self.open_connection(address)
+        if connection is None:
             connection = await self.connection(address, timeout)
         try:
             response = await self._invoke_on(connection, command, deadline)
@@ -104,14 +104,17 @@ class RemotingClient:
         await connection.oneway(command, deadline - time.monotonic())
 
     async def connection(self, address: str, timeout: float | None = None) -> Connection:
-        """The connection to `address`; several callers share one attempt. Raises ConnectFailed."""
-        connection = self._connections.get(address)
-        if connection is not None and not connection.closed:
-            return connection
-        if self._closed:
-            raise ConnectFailed(address, "this client was closed")
+        """The connection to `address`; several callers share one attempt. Raises ConnectFailed.
+
+        They get it in the order in which they came, so that what they then write is in that order, too.
+        """
         attempt = self._connecting.get(address)
         if attempt is None:
+            connection = self.open_connection(address)
+            if connection is not None:
+                return connection
+            if self._closed:
+                raise ConnectFailed(address, "this client was closed")
             attempt = self._connecting[address] = self._attempt(address)
         attempt.waiting += 1
         task = attempt.task
@@ -120,7 +123,7 @@ class RemotingClient:
         finally:
             attempt.waiting -= 1
             ended = task.done()
-            if ended or not attempt.waiting:
+            if not attempt.waiting:
                 # The last to leave takes an attempt along that nobody needs any more.
                 task.cancel()
                 if self._connecting.get(address) is attempt:
@@ -132,9 +135,9 @@ class RemotingClient:
         return task.result()
 
     def open_connection(self, address: str) -> Connection | None:
-        """The connection to `address` if there is an open one, for callers that can do without."""
+        """The connection to `address` if there is an open one that nobody waits for, for callers that can do without."""
         connection = self._connections.get(address)
-        return None if connection is None or connection.closed else connection
+        return None if connection is None or connection.closed or address in self._connecting else connection
 
     def give_up_if_silent(self, connection: Connection, received: int, seconds: float) -> None:
         """A request was not answered for `seconds`; `received` is what the connection had read when it went out.

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from tests.integration.namesrv.raw_client import json_request
@@ -151,7 +152,10 @@ def test_a_taken_port_is_said_in_one_line(command):
         port = taken.getsockname()[1]
         code, out, err = command(f"listenPort={port}", "bindAddress=127.0.0.1")
     assert (code, out) == (255, "")
-    assert err == f"pyromq namesrv: port {port} is taken; cannot listen on 127.0.0.1:{port}\n"
+    # Where /proc tells who has it, as on Linux, that is said, too.
+    comm = Path("/proc/self/comm")
+    holder = f" by {comm.read_text().strip()} (pid {os.getpid()})" if comm.exists() else ""
+    assert err == f"pyromq namesrv: port {port} is taken{holder}; cannot listen on 127.0.0.1:{port}\n"
 
 
 def test_an_argument_that_is_no_setting_is_refused(command):

@@ -320,3 +320,21 @@ async def test_a_processor_that_answers_nothing_leaves_the_caller_waiting(start:
     client = await start.client()
     with pytest.raises(RequestTimeout, match=r"no answer to request 3 within 0\.05 s"):
         await client.invoke(server.address, Command.request(SILENT), 0.05)
+
+
+async def test_requests_are_sent_in_the_order_in_which_they_were_made_also_while_the_connection_opens(start: Start):
+    seen: list[int] = []
+
+    def note(_: object, asked: Command) -> Command:
+        seen.append(int(asked.body_bytes))
+        return asked.reply()
+
+    server = await start.server({ECHO: note})
+    client = await start.client()
+    asking = []
+    for number in range(100):
+        # One in each turn of the loop: some while it opens, some when it is open and others still wait for it.
+        asking.append(asyncio.create_task(client.invoke(server.address, Command(ECHO, body=b"%d" % number))))
+        await asyncio.sleep(0)
+    await asyncio.gather(*asking)
+    assert seen == list(range(100))
