@@ -135,7 +135,7 @@ class RemotingClient:
         return task.result()
 
     def open_connection(self, address: str) -> Connection | None:
-        """The connection to `address` if there is an open one that nobody waits for, for callers that can do without."""
+        """The connection to `address` if there is an open one that nobody waits for; for callers who can do without."""
         connection = self._connections.get(address)
         return None if connection is None or connection.closed or address in self._connecting else connection
 
