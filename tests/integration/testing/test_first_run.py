@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.integration.broker.command_kit import free_port
 
 from pyromq.testing import running_cluster
 
@@ -62,12 +63,6 @@ def test_the_file_of_the_how_to_pages_can_be_applied(namesrv):
 
 
 # pyromq up
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 @contextlib.contextmanager

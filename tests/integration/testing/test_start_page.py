@@ -5,23 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.broker.command_kit import free_port
 from tests.integration.testing.walk import Step, agrees, steps
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "start.md"
 PATIENCE = 240
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 class Shell:
