@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pyromq.protocol.record import MessageRecord, encode_record
-from pyromq.spark import columns, plain_columns
+from pyromq.spark.decode import columns, plain_columns
 from pyromq.spark.schema import COLUMNS
 
 from .table import show

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pyromq.spark import options as known
-from pyromq.spark.stream_reader import StreamPlanner
+from pyromq.spark.source.stream_reader import StreamPlanner
 from pyromq.sync import AdminClient, Producer
 from pyromq.testing.cluster import running_cluster
 

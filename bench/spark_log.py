@@ -98,8 +98,8 @@ class Contest:
         import pyarrow as pa
 
         from pyromq.spark import options as known
-        from pyromq.spark.log_plan import plan
-        from pyromq.spark.log_reader import read
+        from pyromq.spark.log.plan import plan
+        from pyromq.spark.log.reader import read
         from pyromq.spark.schema import arrow_schema
 
         folder = self._scratch / name

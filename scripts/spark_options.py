@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from pyromq.spark.meta_options import MetaOptions
+from pyromq.spark.meta.options import MetaOptions
 from pyromq.spark.option_values import OptionInfo, declared, duration, size
 from pyromq.spark.options import ConnectionOptions, LogOptions, SinkOptions, SourceOptions
 

@@ -1,5 +1,5 @@
 """Spark's way to `rocketmq`: it imports every top-level module named pyspark_* and takes its DefaultSource."""
 
-from pyromq.spark.source import RocketMQDataSource as DefaultSource
+from pyromq.spark.source.source import RocketMQDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

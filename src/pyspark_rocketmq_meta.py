@@ -1,5 +1,5 @@
 """Spark's way to `rocketmq_meta`: it imports every top-level module named pyspark_* and takes its DefaultSource."""
 
-from pyromq.spark.meta_source import MetaDataSource as DefaultSource
+from pyromq.spark.meta.source import MetaDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -10,7 +10,7 @@ from tests.crash.ledger import Found, Ledger, Lost
 from tests.crash.workload import Clock, UnsyncedDisk
 
 from pyromq.store import MessageStore
-from pyromq.store.check import Severity, check_store
+from pyromq.store.check.store_check import Severity, check_store
 from pyromq.testing.power import abandon
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from tests.golden.test_store_vectors import (
 
 from pyromq.protocol.record import decode_record, encode_record
 from pyromq.store import GetStatus, MessageStore, PutStatus, StoreConfig
-from pyromq.store.check import Severity, check_store
+from pyromq.store.check.store_check import Severity, check_store
 from pyromq.store.inspection import inspect_store
 from pyromq.testing import Clock
 

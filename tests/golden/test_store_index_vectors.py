@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 
 from pyromq.protocol.hashing import java_hash
-from pyromq.store.checkpoint import Checkpoint
 from pyromq.store.disk import Disk
-from pyromq.store.index import IndexFiles
-from pyromq.store.index_file import Geometry
-from pyromq.store.index_keys import key_hashes
+from pyromq.store.index.index import IndexFiles
+from pyromq.store.index.index_file import Geometry
+from pyromq.store.index.keys import key_hashes
+from pyromq.store.metadata.checkpoint import Checkpoint
 
 T0 = 1_700_000_000_000
 UNIQUE = "C0A8010A04D218B4AAC247B760000001"

@@ -20,7 +20,7 @@ from tests.interop.peers import OURS, NameServer
 from tests.interop.process import Process, free_port, wait_until
 
 from pyromq.protocol import fastjson
-from pyromq.store.json_files import consumer_offsets_file
+from pyromq.store.metadata.json_files import consumer_offsets_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from tests.interop.process import Process, free_port, wait_until
 
 from pyromq.protocol.record import decode_records
 from pyromq.store import StoreConfig
-from pyromq.store.check import check_store
+from pyromq.store.check.store_check import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

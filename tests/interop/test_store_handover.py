@@ -29,8 +29,8 @@ from pyromq.protocol.compression import compress
 from pyromq.protocol.ids import encode_host
 from pyromq.protocol.record import MessageRecord
 from pyromq.store import MessageStore, PutStatus, StoreConfig
-from pyromq.store.check import Severity
-from pyromq.store.json_files import consumer_offsets_file, topics_file
+from pyromq.store.check.store_check import Severity
+from pyromq.store.metadata.json_files import consumer_offsets_file, topics_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

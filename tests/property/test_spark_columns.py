@@ -9,9 +9,9 @@ from tests.property.spark_records import buffers, records
 from tests.unit.spark.rows import equal, plain_values, rows_of
 
 from pyromq.protocol.record import encode_record
-from pyromq.spark import columns, plain_columns
+from pyromq.spark.decode import columns, plain_columns
+from pyromq.spark.decode.selection import Selection
 from pyromq.spark.schema import ARROW_SCHEMA, COLUMNS
-from pyromq.spark.selection import Selection
 
 
 @given(buffers, st.booleans(), st.booleans(), st.booleans())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.spark.test_spark_planning import KIB, kib, queue, span
+from tests.unit.spark.source.test_spark_planning import KIB, kib, queue, span
 
-from pyromq.spark.planning import admit, plan
+from pyromq.spark.source.planning import admit, plan
 
 
 @given(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyromq.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
-from pyromq.spark.walk import walk
+from pyromq.spark.decode.walk import walk
 
 HEADS = [struct.pack(">i", magic) for magic in (MAGIC_V1, MAGIC_V2)]
 

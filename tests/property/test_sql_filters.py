@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pyromq.broker.filters import selection_of_expression
+from pyromq.broker.filters.consumer_filters import selection_of_expression
 from pyromq.errors import InvalidFilter
 from pyromq.filter import compile_filter
 from pyromq.protocol import properties as props

@@ -16,7 +16,7 @@ from pyromq.errors import OffsetOutOfRange
 from pyromq.protocol.record import MessageRecord, decode_record
 from pyromq.store import GetStatus, MessageStore, PutStatus, StoreConfig
 from pyromq.store.disk import Disk
-from pyromq.store.queue_ends import QUEUE_ENDS
+from pyromq.store.queues.queue_ends import QUEUE_ENDS
 from pyromq.testing import Clock
 
 FILE = 1024

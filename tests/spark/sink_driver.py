@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from pyromq.spark import sink
-from pyromq.spark.source import RocketMQDataSource
+from pyromq.spark.sink import writers as sink
+from pyromq.spark.source.source import RocketMQDataSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

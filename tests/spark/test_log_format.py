@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.spark.messages import topics_in
-from tests.unit.spark.scans import T0, fill, internal_messages, message, misleading_body, scan
+from tests.unit.spark.log.scans import T0, fill, internal_messages, message, misleading_body, scan
 
 from pyromq.protocol import compression, sysflag
 from pyromq.protocol.record import MAGIC_V2, MessageRecord

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.spark.scans import T0, fill, message
+from tests.unit.spark.log.scans import T0, fill, message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

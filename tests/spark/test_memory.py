@@ -16,7 +16,7 @@ from tests.spark.messages import Topics, topics_in
 from pyromq.client import MessageQueue
 from pyromq.spark import options as known
 from pyromq.spark.schema import ARROW_SCHEMA
-from pyromq.spark.stream_reader import RocketMQStreamReader
+from pyromq.spark.source.stream_reader import RocketMQStreamReader
 from pyromq.sync import Producer
 from pyromq.testing.cluster import running_cluster
 

@@ -17,10 +17,10 @@ from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.command import Command
 from pyromq.protocol.headers import RegisterBroker
 from pyromq.remoting import RemotingClient
-from pyromq.spark.link import Link
-from pyromq.spark.meta_options import MetaOptions
-from pyromq.spark.meta_rows import MetaRows
-from pyromq.spark.meta_tables import TABLES
+from pyromq.spark.blocking_client import Link
+from pyromq.spark.meta.options import MetaOptions
+from pyromq.spark.meta.rows import MetaRows
+from pyromq.spark.meta.tables import TABLES
 from pyromq.spark.options import parse
 from pyromq.sync import Producer
 from pyromq.testing.cluster import running_cluster

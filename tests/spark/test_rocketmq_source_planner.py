@@ -13,19 +13,19 @@ from tests.spark.messages import Topics, topics_in
 from pyromq.client import MessageQueue
 from pyromq.errors import BrokerError, OffsetOutOfRange, RouteNotFound, TopicNotFound
 from pyromq.spark import options as known
-from pyromq.spark.batch_plan import tasks
-from pyromq.spark.offsets import StreamOffset, ranges
-from pyromq.spark.pulls import read
-from pyromq.spark.pushdown import Pushed
 from pyromq.spark.schema import ARROW_SCHEMA
-from pyromq.spark.stream_reader import RocketMQStreamReader, StreamPlanner
+from pyromq.spark.source.batch_plan import tasks
+from pyromq.spark.source.offsets import StreamOffset, ranges
+from pyromq.spark.source.pulls import read
+from pyromq.spark.source.pushdown import Pushed
+from pyromq.spark.source.stream_reader import RocketMQStreamReader, StreamPlanner
 from pyromq.testing.cluster import running_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyromq.spark.options import SourceOptions
-    from pyromq.spark.pulls import PullPart
+    from pyromq.spark.source.pulls import PullPart
 
 pytestmark = pytest.mark.slow
 

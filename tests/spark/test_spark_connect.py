@@ -15,7 +15,7 @@ from tests.spark.standalone import environment
 import pyromq.spark as mq
 from pyromq.cli.spark import main
 from pyromq.errors import ConfigError, PyroMQError
-from pyromq.spark.running import reason
+from pyromq.spark.session.programs import reason
 from pyromq.testing.cluster import running_cluster
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pyromq.spark.lag_listener import BatchProgress
+    from pyromq.spark.source.lag_listener import BatchProgress
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 

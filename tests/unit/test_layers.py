@@ -107,7 +107,7 @@ def test_every_import_keeps_to_the_layers():
         ("broker.send", "from pyromq import client"),
         ("spark.reader", "from pyromq.store.commit_log import CommitLog"),
         ("spark.reader", "from pyromq.store import CommitLog"),
-        ("store.commit_log", "from pyromq.store.index import IndexFile"),
+        ("store.commit_log", "from pyromq.store.index.index import IndexFile"),
         ("store.commit_log", "from ..errors import StoreError"),
         ("store.commit_log", "from .. import protocol"),
         ("__init__", "from pyromq.broker import Broker"),

@@ -125,7 +125,7 @@ async def redrive(
     One that cannot be sent does not keep the others from being sent. Nothing is taken out of the dead letters: queues
     only grow, and `REPLAY_OF` in the new message says which one it repeats.
     """
-    from pyromq.client.producer import Producer
+    from pyromq.client.producer.producer import Producer
 
     pace = Pace(rate)
     async with Producer(producer_group, client=admin.client) as producer:

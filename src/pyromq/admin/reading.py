@@ -7,14 +7,14 @@ import heapq
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING
 
-from pyromq.client.subscriptions import ALL
+from pyromq.client.consumer.subscriptions import ALL
 from pyromq.errors import PyroMQError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from pyromq.client.admin import AdminClient
-    from pyromq.client.subscriptions import Expression
+    from pyromq.client.consumer.subscriptions import Expression
     from pyromq.protocol.message import MessageExt
 
     from .spans import Span, Spans

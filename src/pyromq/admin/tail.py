@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Self
 
-from pyromq.client.subscriptions import ALL
+from pyromq.client.consumer.subscriptions import ALL
 from pyromq.errors import PyroMQError
 
 from .places import brokers_of_topic
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from pyromq.client.admin import AdminClient
-    from pyromq.client.subscriptions import Expression
+    from pyromq.client.consumer.subscriptions import Expression
     from pyromq.protocol.message import MessageExt
     from pyromq.protocol.message_queue import MessageQueue
 

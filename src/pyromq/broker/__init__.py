@@ -1,9 +1,9 @@
 """The broker: keeps messages and hands them out.
 
-`broker` runs it, `parts` puts it together. Tables with their rules (`topics`, `groups`, `consumer_offsets`, `clients`,
-`locks`) know no network; `*_requests`, `consumer_calls` and `server_side_resets` serve requests from them; `send`,
-`appends`, `pull`, `reply` and `schedule` move messages; `state` keeps the tables over a restart, `registration` keeps
-the name servers told, `protection` stops slow consumers.
+`broker` runs it, `assembly` puts it together. `send`, `appends`, `pull`, `held_pulls`, `send_back` and `request_reply`
+move messages; `topics`, `groups` and `offsets/` are its tables, `kept_files` keeps them over a restart; `registration`
+keeps the name servers told. Rooms: `timers/` (delay levels and timers), `transactions/`, `pop/`, `filters/`,
+`clients/` (who is connected), `offsets/` (how far groups are), `stats/`, `admin/` (what operators ask for).
 """
 
 from __future__ import annotations

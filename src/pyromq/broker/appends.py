@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.record import MessageRecord
     from pyromq.store import MessageStore
-    from pyromq.store.consume_queue import ConsumeQueue
     from pyromq.store.put import Unit
+    from pyromq.store.queues.consume_queue import ConsumeQueue
 
-    from .throughput import Throughput
+    from .stats.throughput import Throughput
 
 logger = logging.getLogger(__name__)
 

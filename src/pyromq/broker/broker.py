@@ -19,8 +19,8 @@ from pyromq.settings.files import why_not_writable
 from pyromq.store import MessageStore
 from pyromq.store.config import StoreConfig
 
+from .assembly import Parts
 from .config import BrokerConfig, BrokerRole, BrokerServerConfig, LiveConfig, check_settings
-from .parts import Parts
 from .ports import Ports
 
 if TYPE_CHECKING:

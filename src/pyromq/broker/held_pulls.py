@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection
-    from pyromq.store.consume_queue import ConsumeQueue
+    from pyromq.store.queues.consume_queue import ConsumeQueue
 
-    from .filters import Selection
+    from .filters.consumer_filters import Selection
 
 
 class HeldPull:

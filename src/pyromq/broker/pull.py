@@ -27,11 +27,11 @@ from pyromq.protocol.bodies.heartbeat import MessageModel
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.hashing import java_hash
 from pyromq.protocol.headers import PullMessage
+from pyromq.protocol.permissions import PERM_READ
 from pyromq.store import GetStatus
 
-from .filters import TAG, is_tag_type, not_allowed, selection_of_expression
+from .filters.consumer_filters import TAG, is_tag_type, not_allowed, selection_of_expression
 from .held_pulls import HeldPull, HeldPulls
-from .perms import PERM_READ
 from .send import FAQ
 from .topics import RETRY_PREFIX
 
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
     from pyromq.store import GetResult, MessageStore
-    from pyromq.store.consume_queue import ConsumeQueue
+    from pyromq.store.queues.consume_queue import ConsumeQueue
 
-    from .clients import Clients
+    from .clients.connected import Clients
     from .config import LiveConfig
-    from .consumer_offsets import ConsumerOffsets
-    from .filters import Filters, Selection, Tags
+    from .filters.consumer_filters import Filters, Selection, Tags
     from .groups import GroupTable
-    from .stats import Statistics
+    from .offsets.consumer_offsets import ConsumerOffsets
+    from .stats.statistics import Statistics
     from .topics import TopicTable
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,7 @@ from pyromq.protocol.bodies import RegisterBrokerBody, TopicConfigSerializeWrapp
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.command import PROTOCOL_VERSION, Command
 from pyromq.protocol.headers import BrokerIdentity, RegisterBroker
-
-from .perms import PERM_READ, PERM_WRITE
+from pyromq.protocol.permissions import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
     from pyromq.protocol.bodies import DataVersion, TopicConfig

@@ -34,17 +34,17 @@ from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import ONEWAY
 from pyromq.protocol.headers import SendMessage, SendMessageV2
 from pyromq.protocol.ids import encode_offset_message_ids
+from pyromq.protocol.permissions import PERM_WRITE, perm_text
 from pyromq.protocol.record import MessageRecord
 from pyromq.store import PutStatus
 from pyromq.store.tags import SCHEDULE_TOPIC, TIMED_TOPICS
 
-from .delay import delay_level, parked
-from .half_messages import is_half, prepared
 from .peers import born_host
-from .perms import PERM_WRITE, perm_text
 from .send_replies import SendReplies
-from .timing import ASKED, TimerParking, is_timer, recall_handle
+from .timers.delay_levels import delay_level, parked
+from .timers.parking import ASKED, TimerParking, is_timer, recall_handle
 from .topics import RETRY_PREFIX, TRANSACTION_HALF
+from .transactions.half_messages import is_half, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
     from pyromq.store import MessageStore, PutResult
-    from pyromq.store.consume_queue import ConsumeQueue
+    from pyromq.store.queues.consume_queue import ConsumeQueue
 
     from .appends import Appends
     from .config import BrokerConfig, LiveConfig
     from .groups import GroupTable
-    from .stats import Statistics
+    from .stats.statistics import Statistics
     from .topics import TopicTable
 
 logger = logging.getLogger(__name__)

@@ -17,13 +17,13 @@ from pyromq.errors import (
 from pyromq.protocol import properties as props
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import ConsumerSendMessageBack
+from pyromq.protocol.permissions import PERM_WRITE
 from pyromq.protocol.record import decode_record
 from pyromq.store import PutStatus
 from pyromq.store.tags import SCHEDULE_TOPIC
 
-from .delay import parked
-from .perms import PERM_WRITE
 from .send import FAQ, V3_4_9
+from .timers.delay_levels import parked
 from .topics import retry_topic
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .appends import Appends
     from .config import LiveConfig
     from .groups import GroupTable
-    from .stats import Statistics
+    from .stats.statistics import Statistics
     from .topics import TopicTable
 
 # The first retry waits for the third delay, each further one for the next.

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from pyromq.errors import ServerError
 from pyromq.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from pyromq.protocol.permissions import PERM_INHERIT, PERM_READ, PERM_WRITE
 from pyromq.store.tags import SCHEDULE_TOPIC, TIMER_TOPIC
-
-from .perms import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -1,10 +1,10 @@
 """The command `pyromq`: one file per noun, each imported only when it is asked for.
 
     main.py          knows every noun by name and a sentence (`NOUNS`), imports the one that is meant
-    frame.py         makes verbs: `new_app`, `reading`, `changing`, `run_app`, and the options that all verbs have
+    verbs.py         makes verbs: `new_app`, `reading`, `changing`, `run_app`, and the options that all verbs have
     parameters.py    arguments that many verbs take: `Topic`, `Group`, `ClusterName`, ...
     session.py       what a verb is given: `session.admin`, `note`, `agreed`, `show`
-    carrying_out.py  connects, keeps the deadline, prints, ends every error in one line and an exit code
+    execution.py     connects, keeps the deadline, prints, ends every error in one line and an exit code
     output.py        rows as table, json, ndjson, csv, yaml or name
     failures.py      the exit codes
 

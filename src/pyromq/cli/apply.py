@@ -12,8 +12,8 @@ import typer
 from pyromq.admin import Action, Listing, Step, carry_out_step, parse_wishes, plan_wishes
 
 from .failures import CommandFailed, Exit
-from .frame import changing, new_app, run_app
 from .session import Session
+from .verbs import changing, new_app, run_app
 
 app = new_app("Topics and groups as a file says they should be.", alone=True)
 

@@ -14,10 +14,10 @@ from pyromq.admin import Listing, Pace, last_messages, read_spans
 from pyromq.errors import PyroMQError
 
 from .failures import CommandFailed, Exit, exit_code
-from .frame import changing, new_app, reading, run_app
-from .message_options import chosen
+from .message.options import chosen
 from .parameters import Topic
 from .session import Session
+from .verbs import changing, new_app, reading, run_app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

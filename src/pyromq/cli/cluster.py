@@ -9,10 +9,10 @@ import typer
 
 from pyromq.admin import Listing, cluster_table
 
-from .frame import new_app, reading, run_app
 from .parameters import ClusterName
 from .pings import Ping, ping_brokers
 from .session import Session
+from .verbs import new_app, reading, run_app
 
 app = new_app("Clusters and their brokers, with what they measure.")
 

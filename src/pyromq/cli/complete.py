@@ -20,9 +20,9 @@ from pyromq.errors import PyroMQError
 from . import context_file
 from .common_options import common_last
 from .connecting import target
-from .frame import narrowed
 from .main import NOUNS
 from .output import Output
+from .verbs import narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,8 +14,8 @@ from pyromq.admin import Listing
 from pyromq.errors import ConfigError
 
 from .failures import Exit
-from .frame import new_app, reading, run_app
 from .session import Session
+from .verbs import new_app, reading, run_app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

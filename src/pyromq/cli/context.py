@@ -14,8 +14,8 @@ from pyromq.admin import Listing
 from . import context_file
 from .context_file import Context
 from .failures import CommandFailed, Exit
-from .frame import changing, new_app, reading, run_app
 from .session import Session
+from .verbs import changing, new_app, reading, run_app
 
 app = new_app("Named connections, for --context. One of them is the current one.")
 

@@ -29,13 +29,13 @@ from pyromq.errors import NoPermission, TopicNotFound
 
 from .changes import Change, changes
 from .failures import CommandFailed, Exit, nearest
-from .frame import changing, new_app, reading, run_app
-from .message_files import AsForm, ToFile, write_messages
-from .message_options import Begin, End, Grep, Tag, Where, chosen, wanted
-from .message_rows import body_of, cell_of, encoded
+from .message.files import AsForm, ToFile, write_messages
+from .message.options import Begin, End, Grep, Tag, Where, chosen, wanted
+from .message.rows import body_of, cell_of, encoded
 from .output import Output
 from .parameters import Group
 from .session import Session
+from .verbs import changing, new_app, reading, run_app
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyromq.admin import Spans
     from pyromq.protocol.message import MessageExt
 
-    from .message_options import Wanted
+    from .message.options import Wanted
 
 app = new_app("Dead letters: what groups failed at too often, and sending it once more.")
 

@@ -13,8 +13,8 @@ import typer
 from pyromq.admin import Finding, Health, Listing, examine
 
 from .failures import Exit
-from .frame import new_app, reading, run_app
 from .session import Session
+from .verbs import new_app, reading, run_app
 
 if TYPE_CHECKING:
     from pyromq.client import Client

@@ -11,10 +11,10 @@ import typer
 from pyromq.admin import cluster_configs, cluster_metadata, cluster_size
 
 from .failures import CommandFailed, Exit
-from .frame import new_app, reading, run_app
 from .output import Output, Printer
 from .parameters import ClusterName
 from .session import Session
+from .verbs import new_app, reading, run_app
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

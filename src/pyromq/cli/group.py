@@ -28,9 +28,9 @@ from pyromq.protocol.bodies import MessageRequestMode, SubscriptionGroupConfig
 from . import group_offsets
 from .changes import Change, changes
 from .failures import CommandFailed, Exit
-from .frame import changing, new_app, reading, run_app
 from .parameters import Brokers, ClusterName, Group, Topic, TopicOption
 from .session import Session
+from .verbs import changing, new_app, reading, run_app
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -17,10 +17,10 @@ from pyromq.errors import ConfigError, StateError
 from pyromq.protocol.message_queue import MessageQueue
 
 from .failures import CommandFailed, Exit
-from .frame import changing, new_app, reading
 from .parameters import Group, TopicOption
 from .session import Session
 from .times import FORMS, parse_time
+from .verbs import changing, new_app, reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

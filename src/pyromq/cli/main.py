@@ -26,24 +26,26 @@ class Noun(NamedTuple):
 _WORD = "[a-z][a-z-]*"
 
 NOUNS = {
-    "up": Noun("pyromq.cli.up", "Run a name server and a broker in one process, with no configuration."),
-    "broker": Noun("pyromq.cli.broker", "Run a broker, or look at brokers that run.", _WORD, "pyromq.cli.brokers"),
+    "up": Noun("pyromq.cli.servers.up", "Run a name server and a broker in one process, with no configuration."),
+    "broker": Noun(
+        "pyromq.cli.servers.broker", "Run a broker, or look at brokers that run.", _WORD, "pyromq.cli.broker_verbs"
+    ),
     "namesrv": Noun(
-        "pyromq.cli.namesrv", "Run a name server, or change those that run.", _WORD, "pyromq.cli.name_servers"
+        "pyromq.cli.servers.namesrv", "Run a name server, or change those that run.", _WORD, "pyromq.cli.namesrv_verbs"
     ),
     "topic": Noun("pyromq.cli.topic", "Topics: what there is, where, how big; making and deleting them."),
     "group": Noun("pyromq.cli.group", "Consumer groups: lag, members, settings, offsets."),
-    "message": Noun("pyromq.cli.message", "Messages: finding, reading, following, sending, exporting them."),
+    "message": Noun("pyromq.cli.message.message", "Messages: finding, reading, following, sending, exporting them."),
     "dlq": Noun("pyromq.cli.dlq", "Dead letters: what groups failed at, and sending it once more."),
     "trace": Noun("pyromq.cli.trace", "What clients did with a message, as they traced it."),
     "queue": Noun("pyromq.cli.queue", "Consume queues, entry by entry."),
     "producer": Noun("pyromq.cli.producer", "Producers that brokers know."),
     "cluster": Noun("pyromq.cli.cluster", "Clusters and their brokers, with what they measure."),
     "check": Noun(
-        "pyromq.cli.check",
+        "pyromq.cli.store_check",
         "Look for damage in the files of a store; check lag, broker, disk against limits.",
         "lag|broker|disk",
-        "pyromq.cli.checks",
+        "pyromq.cli.monitoring",
     ),
     "store": Noun("pyromq.cli.store", "A store that no broker has open: what is in it, and whether all is well."),
     "config": Noun("pyromq.cli.config", "Files of settings: what a server would say about them."),
@@ -56,7 +58,7 @@ NOUNS = {
     "context": Noun("pyromq.cli.context", "Named connections, for --context."),
     "mqadmin": Noun("pyromq.cli.mqadmin", "RocketMQ's own admin commands, by their names, options and headings."),
     "completion": Noun("pyromq.cli.completion", "Print a script that completes commands, topics and groups."),
-    "install-unit": Noun("pyromq.cli.install_unit", "Print a systemd unit for a broker or a name server."),
+    "install-unit": Noun("pyromq.cli.servers.install_unit", "Print a systemd unit for a broker or a name server."),
 }
 # Commands for programs, which the help leaves out.
 _HIDDEN = {"complete": Noun("pyromq.cli.complete", "What could stand next on a command line.")}

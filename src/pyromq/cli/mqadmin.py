@@ -102,7 +102,7 @@ def _command(name: str) -> Command:
 
 
 def _run(command: Command, arguments: list[str]) -> int:
-    from .carrying_out import carry_out
+    from .execution import carry_out
     from .session import Asked
 
     try:

@@ -8,8 +8,8 @@ import typer
 
 from pyromq.admin import ClientRow, Listing, client_row, producer_list
 
-from .frame import new_app, reading, run_app
 from .session import Session
+from .verbs import new_app, reading, run_app
 
 app = new_app("Producers that brokers know.")
 

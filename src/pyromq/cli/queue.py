@@ -11,9 +11,9 @@ from pyromq.admin import Listing, parse_place
 from pyromq.protocol.message_queue import MessageQueue
 
 from .failures import CommandFailed, Exit
-from .frame import new_app, reading, run_app
 from .parameters import Topic
 from .session import Session
+from .verbs import new_app, reading, run_app
 
 app = new_app("Consume queues, entry by entry.")
 

@@ -16,9 +16,9 @@ import typer
 import pyromq.spark as mq
 from pyromq import __version__
 from pyromq.errors import ConfigError, PyroMQError
-from pyromq.spark.running import named, our_words, run_python, run_sql, wait_for_queries
+from pyromq.spark.session.programs import named, our_words, run_python, run_sql, wait_for_queries
 
-from . import serving
+from .servers import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,11 +13,11 @@ from pyromq.admin import Listing
 from pyromq.client.admin.times import from_millis
 from pyromq.errors import StoreError
 
-from . import check
+from . import store_check
 from .failures import CommandFailed, Exit
-from .frame import new_app, reading, run_app
 from .output import Output
 from .session import Session
+from .verbs import new_app, reading, run_app
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 app = new_app("The files of a store that no broker has open, ours or RocketMQ's.")
 _VERIFY = (
-    (check.check.__doc__ or "")
+    (store_check.check.__doc__ or "")
     .replace("Example: pyromq check", "Example: pyromq store verify")
     .replace("`pyromq store verify` is", "`pyromq check` is")
 )
-app.command("verify", help=_VERIFY, context_settings={"help_option_names": ["-h", "--help"]})(check.check)
+app.command("verify", help=_VERIFY, context_settings={"help_option_names": ["-h", "--help"]})(store_check.check)
 
 
 def main(arguments: list[str]) -> int:
@@ -163,4 +163,4 @@ def _flat(document: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any
 
 
 def _readable(key: str, value: Any) -> Any:
-    return check.size_text(value) if key in ("log.fileSize", "log.onDisk") else value
+    return store_check.size_text(value) if key in ("log.fileSize", "log.onDisk") else value

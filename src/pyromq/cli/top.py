@@ -13,9 +13,9 @@ import typer
 from pyromq.admin import Listing, LiveRow, Pulse, look, within
 from pyromq.errors import PyroMQError
 
-from .frame import new_app, reading, run_app
 from .output import Output
 from .session import Session
+from .verbs import new_app, reading, run_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,9 +21,9 @@ from pyromq.errors import ConfigError, QueryNotFound
 
 from .changes import Change, changes
 from .failures import CommandFailed, Exit
-from .frame import changing, new_app, reading, run_app
 from .parameters import Brokers, ClusterName, Topic, perm_of
 from .session import Session
+from .verbs import changing, new_app, reading, run_app
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +145,7 @@ async def assign(
 
 
 def _shares(members: list[str], queues: Sequence[Any]) -> list[tuple[str, tuple[str, ...]]]:
-    from pyromq.client.strategies import Averagely
+    from pyromq.client.consumer.allocation import Averagely
 
     shares = []
     for member in members:

@@ -11,8 +11,8 @@ from pyromq.client.names import TRACE_TOPIC
 from pyromq.errors import NoMessage, TopicNotFound
 
 from .failures import CommandFailed, Exit
-from .frame import new_app, reading, run_app
 from .session import Session
+from .verbs import new_app, reading, run_app
 
 app = new_app("What clients did with a message, as they traced it.")
 

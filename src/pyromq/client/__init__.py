@@ -15,17 +15,7 @@ if TYPE_CHECKING:
 
     from .admin import AdminClient
     from .client import Client
-    from .consumer import Consumer
-    from .credentials import Credentials
-    from .hooks import Hook
-    from .offset_store import LocalOffsetStore, OffsetStore, ReadFrom
-    from .producer import Producer
-    from .pull_consumer import PullConsumer, Pulled
-    from .received import ReceivedMessage
-    from .results import Ack, AckUpTo, Commit, DeadLetter, Retry, Rollback, Suspend
-    from .send_result import SendResult, SendStatus, TxSendResult, TxState
-    from .start_offset import StartAt
-    from .strategies import (
+    from .consumer.allocation import (
         Averagely,
         AveragelyByCircle,
         Config,
@@ -34,8 +24,18 @@ if TYPE_CHECKING:
         MachineRoomNearby,
         Strategy,
     )
-    from .subscriptions import Sql
-    from .transactions import Transaction, TransactionProducer
+    from .consumer.consumer import Consumer
+    from .consumer.offset_store import LocalOffsetStore, OffsetStore, ReadFrom
+    from .consumer.pull_consumer import PullConsumer, Pulled
+    from .consumer.received import ReceivedMessage
+    from .consumer.results import Ack, AckUpTo, Commit, DeadLetter, Retry, Rollback, Suspend
+    from .consumer.start_offset import StartAt
+    from .consumer.subscriptions import Sql
+    from .credentials import Credentials
+    from .hooks import Hook
+    from .producer.producer import Producer
+    from .producer.send_result import SendResult, SendStatus, TxSendResult, TxState
+    from .producer.transactions import Transaction, TransactionProducer
 
 __all__ = [
     "Ack",
@@ -78,43 +78,43 @@ __all__ = [
 ]
 
 _PLACES = {
-    "Ack": ".results",
-    "AckUpTo": ".results",
+    "Ack": ".consumer.results",
+    "AckUpTo": ".consumer.results",
     "AdminClient": ".admin",
-    "Averagely": ".strategies",
-    "AveragelyByCircle": ".strategies",
+    "Averagely": ".consumer.allocation",
+    "AveragelyByCircle": ".consumer.allocation",
     "Client": ".client",
-    "Commit": ".results",
-    "Config": ".strategies",
-    "ConsistentHash": ".strategies",
-    "Consumer": ".consumer",
+    "Commit": ".consumer.results",
+    "Config": ".consumer.allocation",
+    "ConsistentHash": ".consumer.allocation",
+    "Consumer": ".consumer.consumer",
     "Credentials": ".credentials",
-    "DeadLetter": ".results",
+    "DeadLetter": ".consumer.results",
     "Hook": ".hooks",
-    "LocalOffsetStore": ".offset_store",
-    "MachineRoom": ".strategies",
-    "MachineRoomNearby": ".strategies",
+    "LocalOffsetStore": ".consumer.offset_store",
+    "MachineRoom": ".consumer.allocation",
+    "MachineRoomNearby": ".consumer.allocation",
     "Message": "pyromq.protocol.message",
     "MessageExt": "pyromq.protocol.message",
     "MessageQueue": "pyromq.protocol.message_queue",
-    "OffsetStore": ".offset_store",
-    "Producer": ".producer",
-    "PullConsumer": ".pull_consumer",
-    "Pulled": ".pull_consumer",
-    "ReadFrom": ".offset_store",
-    "ReceivedMessage": ".received",
-    "Retry": ".results",
-    "Rollback": ".results",
-    "SendResult": ".send_result",
-    "SendStatus": ".send_result",
-    "Sql": ".subscriptions",
-    "StartAt": ".start_offset",
-    "Strategy": ".strategies",
-    "Suspend": ".results",
-    "Transaction": ".transactions",
-    "TransactionProducer": ".transactions",
-    "TxSendResult": ".send_result",
-    "TxState": ".send_result",
+    "OffsetStore": ".consumer.offset_store",
+    "Producer": ".producer.producer",
+    "PullConsumer": ".consumer.pull_consumer",
+    "Pulled": ".consumer.pull_consumer",
+    "ReadFrom": ".consumer.offset_store",
+    "ReceivedMessage": ".consumer.received",
+    "Retry": ".consumer.results",
+    "Rollback": ".consumer.results",
+    "SendResult": ".producer.send_result",
+    "SendStatus": ".producer.send_result",
+    "Sql": ".consumer.subscriptions",
+    "StartAt": ".consumer.start_offset",
+    "Strategy": ".consumer.allocation",
+    "Suspend": ".consumer.results",
+    "Transaction": ".producer.transactions",
+    "TransactionProducer": ".producer.transactions",
+    "TxSendResult": ".producer.send_result",
+    "TxState": ".producer.send_result",
 }
 
 

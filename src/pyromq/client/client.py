@@ -22,14 +22,14 @@ from pyromq.remoting.address_server import look_up, lookup_url
 from pyromq.remoting.tls import client_context
 
 from . import identity
+from .broker_calls import Served
 from .calls import BrokerCalls
 from .hooks import HookList
 from .members import ConsumerMember, ProducerMember
 from .name_server_addresses import configured
 from .names import INNER_PRODUCER_GROUP, Namespace
-from .replies import Replies
+from .producer.replies import Replies
 from .routes import Routes
-from .served import Served
 from .tasks import Tasks
 
 if TYPE_CHECKING:

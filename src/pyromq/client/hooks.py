@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyromq.protocol.message import Message, MessageExt
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .send_result import SendResult, TxState
+    from .producer.send_result import SendResult, TxState
 
 logger = logging.getLogger(__name__)
 

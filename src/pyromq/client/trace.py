@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyromq.errors import PyroMQError
 from pyromq.protocol import properties as props
 
-from .attempts import SendSettings
 from .hooks import Hook, MessageType
 from .identity import make_uniq_key
 from .names import TRACE_TOPIC
-from .send_result import DEFAULT_REGION, SendStatus
-from .sending import HiddenProducer, Sender
+from .producer.attempts import SendSettings
+from .producer.send_result import DEFAULT_REGION, SendStatus
+from .producer.sending import HiddenProducer, Sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -20,10 +20,10 @@ if _TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from .descriptions import TopicDescription
-    from .diagnosis import Diagnosis
-    from .lag_listener import BatchProgress
-    from .lag_listener import LagListener as _LagListener
+    from .session.descriptions import TopicDescription
+    from .session.diagnosis import Diagnosis
+    from .source.lag_listener import BatchProgress
+    from .source.lag_listener import LagListener as _LagListener
 
 __all__ = ["LagListener", "describe", "doctor", "enable", "read", "register_topics", "session", "stream"]
 
@@ -43,7 +43,7 @@ def session(
     helpers below ask `namesrv` when they are given no other. Spark's log shows errors alone unless `verbose`. Raises
     ConfigError if pyspark or Java is missing, if nobody listens at `remote`, or if the Python there lacks this package.
     """
-    from .sessions import session as made
+    from .session.sessions import session as made
 
     return made(namesrv, master=master, remote=remote, app=app, conf=conf, verbose=verbose)
 
@@ -55,7 +55,7 @@ def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = 
     (pyarrow, numpy, msgspec, lz4, zstandard) must be there. Streams are planned on the driver, which must have it. With
     Spark Connect that is the server: ConfigError if it lacks the package and was not sent it.
     """
-    from .sessions import enable as enabled
+    from .session.sessions import enable as enabled
 
     enabled(spark, namesrv=namesrv, by_value=by_value)
 
@@ -65,14 +65,14 @@ def read(spark: SparkSession, topic: str, namesrv: str | None = None, **options:
 
     `options` are those of the format `rocketmq`; `parallelism` is that of the session unless it is given.
     """
-    from .views import read as frame
+    from .session.views import read as frame
 
     return frame(spark, topic, namesrv, **options)
 
 
 def stream(spark: SparkSession, topic: str, namesrv: str | None = None, **options: object) -> DataFrame:
     """A topic as a stream, from its end unless `startingOffsets` says otherwise."""
-    from .views import stream as frame
+    from .session.views import stream as frame
 
     return frame(spark, topic, namesrv, **options)
 
@@ -87,7 +87,7 @@ def register_topics(
     need backticks. `options` are those of the format `rocketmq`, for all of them; secrets are refused, since a view
     shows its options.
     """
-    from .views import register_topics as registered
+    from .session.views import register_topics as registered
 
     return registered(spark, namesrv, pattern=pattern, **options)
 
@@ -98,7 +98,7 @@ def describe(where: SparkSession | str, topic: str, **options: object) -> TopicD
     `where` is the address of a name server, or a session; then `topic` may be the name of a view or table, whose
     options are shown too, which Spark itself never does.
     """
-    from .descriptions import describe as described
+    from .session.descriptions import describe as described
 
     return described(where, topic, **options)
 
@@ -109,7 +109,7 @@ def doctor(spark: SparkSession, namesrv: str | None = None, **options: object) -
     `is_well` says whether `problems` is empty. An executor without our package is no error but one of the problems.
     With Spark Connect the server is looked at too, and asks for the brokers.
     """
-    from .diagnosis import doctor as looked
+    from .session.diagnosis import doctor as looked
 
     return looked(spark, namesrv, **options)
 
@@ -119,6 +119,6 @@ def LagListener(report: Callable[[BatchProgress], None] | None = None) -> _LagLi
 
     Its `lag` has the messages per queue, by the name or id of the query; `report` is called with every micro-batch.
     """
-    from .lag_listener import LagListener as Listener
+    from .source.lag_listener import LagListener as Listener
 
     return Listener(report)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from . import offsets
+from .source import offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

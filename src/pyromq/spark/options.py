@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyromq.errors import ConfigError
 from pyromq.settings import parse as parse_properties
 
-from . import offsets
 from .option_values import (
     OptionInfo,
     addresses,
@@ -40,6 +39,7 @@ from .option_values import (
     size,
     text,
 )
+from .source import offsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from pyromq.errors import CorruptRecord, StoreError
 from pyromq.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, SIZE_AND_MAGIC
 
-from .check import StoreCheck, user_of
-from .check_files import find_segments, listed
-from .check_metadata import check_config, checkpoint_times
-from .findings import Report
+from .check.files import find_segments, listed
+from .check.findings import Report
+from .check.metadata import check_config, checkpoint_times
+from .check.store_check import StoreCheck, user_of
 from .format import (
     ABORT,
     CHECKPOINT,
@@ -34,7 +34,7 @@ from .format import (
     is_index_name,
     queue_folders,
 )
-from .index_file import IndexHeader
+from .index.index_file import IndexHeader
 from .read import store_time_of
 from .scan import scan
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from .check_files import FoundSegment
+    from .check.files import FoundSegment
     from .config import StoreConfig
     from .scan import ScannedRecord
 

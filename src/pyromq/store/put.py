@@ -20,8 +20,8 @@ from pyromq.protocol.record import HEADS, MAGIC_V1, MAGIC_V2
 
 from .commit_log import BLANK_SIZE
 from .format import ENTRY
-from .index import PIECES
-from .index import head as index_head
+from .index.index import PIECES
+from .index.index import head as index_head
 from .tags import TAG_START
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyromq.protocol.record import MessageRecord
 
     from .commit_log import CommitLog
-    from .consume_queue import ConsumeQueue
-    from .index import IndexFiles
+    from .index.index import IndexFiles
+    from .queues.consume_queue import ConsumeQueue
     from .tags import TagsCodes
 
     # Messages for one queue. Several are a batch: they lie side by side in one file, or are not stored at all.

@@ -19,11 +19,11 @@ from .format import ENTRY, MAX_EXT_ADDRESS, PRE_BLANK_SIZE, QueueOffset
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .bulk_properties import PropertiesTable
     from .commit_log import CommitLog
     from .config import StoreConfig
-    from .consume_queue import ConsumeQueue
-    from .consume_queue_ext import ConsumeQueueExt, ExtUnit
-    from .lot import PropertiesTable
+    from .queues.consume_queue import ConsumeQueue
+    from .queues.consume_queue_ext import ConsumeQueueExt, ExtUnit
     from .segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ class Reader:
     ) -> GetResult | None:
         """As `_runs`, for very many: whoever copies a topic asks for thousands at a time."""
         # It needs numpy, which takes a tenth of a second to import.
-        from .lot import Lot
+        from .bulk_properties import Lot
 
         end = min(segment.end, int(self._log.end)) - segment.start
         found = Lot(entries, segment.view, segment.start, end).runs(wanted, self.config.max_bytes_in_memory)
@@ -201,7 +201,7 @@ class Reader:
         The next read begins at the first message that was selected and had no room, or was not looked at.
         """
         # It needs numpy, which takes a tenth of a second to import.
-        from .lot import Lot
+        from .bulk_properties import Lot
 
         config, log = self.config, self._log
         log_end = int(log.end)

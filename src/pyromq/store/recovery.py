@@ -17,9 +17,9 @@ from pyromq.protocol import sysflag
 from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, read_head
 
 from . import failpoints
-from .consume_queue import Gap
 from .format import ENTRY, PhysicalOffset, QueueOffset
-from .queues import is_folder_name
+from .queues.consume_queue import Gap
+from .queues.consume_queues import is_folder_name
 from .scan import ScannedRecord, scan, scan_many
 from .tags import TAG_START
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from .bulk_scan import Bulk
     from .commit_log import CommitLog
-    from .consume_queue import ConsumeQueue
-    from .index import IndexFiles
-    from .queue_ends import QueueEnd, QueueEnds
-    from .queues import ConsumeQueues
+    from .index.index import IndexFiles
+    from .queues.consume_queue import ConsumeQueue
+    from .queues.consume_queues import ConsumeQueues
+    from .queues.queue_ends import QueueEnd, QueueEnds
     from .segment import Segment
     from .tags import TagsCodes
 

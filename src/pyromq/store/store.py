@@ -24,20 +24,21 @@ from pyromq.protocol import properties as props
 from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, decode_record, read_head
 from pyromq.settings import options_of
 
-from . import failpoints, queue_ends
-from .checkpoint import Checkpoint
+from . import failpoints
 from .commit_log import CommitLog, is_head_of
 from .config import StoreConfig
-from .consume_queue_ext import extend
-from .deleted_topics import DeletedTopics
 from .disk import Disk
 from .flush import Flusher
 from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, refuse_foreign_store
-from .index import IndexFiles
+from .index.index import IndexFiles
 from .lock import StoreLock
+from .metadata.checkpoint import Checkpoint
+from .metadata.deleted_topics import DeletedTopics
 from .put import Appender, PutResult, PutStatus
-from .queue_ends import QUEUE_ENDS
-from .queues import ConsumeQueues
+from .queues import queue_ends
+from .queues.consume_queue_ext import extend
+from .queues.consume_queues import ConsumeQueues
+from .queues.queue_ends import QUEUE_ENDS
 from .read import GetResult, Reader
 from .recovery import Recovery
 from .removal import Removal
@@ -51,10 +52,10 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.record import MessageRecord
 
-    from .consume_queue import ConsumeQueue
-    from .consume_queue_ext import Bitmap, ExtUnit
-    from .findings import Finding
+    from .check.findings import Finding
     from .put import Unit
+    from .queues.consume_queue import ConsumeQueue
+    from .queues.consume_queue_ext import Bitmap, ExtUnit
 
 logger = logging.getLogger(__name__)
 
@@ -395,7 +396,7 @@ class MessageStore:
 
     def check(self, progress: Callable[[int, int], None] | None = None) -> Iterator[Finding]:
         """All that is inconsistent in the files, after everything was brought to them; see `check_store`."""
-        from .check import check_store  # not needed to serve, and not small
+        from .check.store_check import check_store  # not needed to serve, and not small
 
         self._upkeep.finish(self._mark())
         return check_store(self.root, self.config, progress)

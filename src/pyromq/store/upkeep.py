@@ -13,19 +13,19 @@ from pyromq.errors import StoreError
 
 from . import failpoints
 from .flush import PAGE
-from .index import BATCH as INDEX_BATCH
+from .index.index import BATCH as INDEX_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from concurrent.futures import Future
     from pathlib import Path
 
-    from .checkpoint import Checkpoint
     from .config import StoreConfig
-    from .consume_queue import ConsumeQueue
     from .disk import Disk
     from .flush import Flusher
-    from .index import IndexFiles
+    from .index.index import IndexFiles
+    from .metadata.checkpoint import Checkpoint
+    from .queues.consume_queue import ConsumeQueue
 
 _QUEUES_PER_STEP = 200
 _DIRTY_LIMIT = 2 * PAGE  # a queue with more is written out at once

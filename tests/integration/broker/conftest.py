@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.integration.broker.scene_kit import Shift, running
 
+from pyromq.broker import assembly
 from pyromq.broker import broker as broker_module
-from pyromq.broker import parts, schedule
+from pyromq.broker.timers import schedule
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def shift(monkeypatch):
 def hurry(monkeypatch):
     """What the broker does every few seconds it does every few milliseconds."""
     for name in ("_HOUSEKEEPING", "_LOOK_AT_HELD_PULLS", "_SAMPLE", "_PROTECT"):
-        monkeypatch.setattr(parts, name, 0.02)
+        monkeypatch.setattr(assembly, name, 0.02)
     monkeypatch.setattr(schedule, "_FIRST", 0.0)
     monkeypatch.setattr(schedule, "_PAUSE", 0.02)
 

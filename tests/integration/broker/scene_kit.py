@@ -20,7 +20,7 @@ from tests.integration.broker.life_kit import new_broker
 from tests.integration.namesrv.raw_client import PATIENCE, RawClient, Reply, frame
 
 from pyromq.store import StoreConfig
-from pyromq.store.check import Severity, check_store
+from pyromq.store.check.store_check import Severity, check_store
 
 TOPIC = "T"
 GROUP = "g"

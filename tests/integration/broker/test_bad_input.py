@@ -28,7 +28,7 @@ from tests.integration.broker.scene_kit import (
 from tests.integration.namesrv.raw_client import PATIENCE, frame
 
 from pyromq.errors import StoreError
-from pyromq.store.consume_queue import ConsumeQueue
+from pyromq.store.queues.consume_queue import ConsumeQueue
 
 WAITING = SUSPEND | SUBSCRIPTION
 
@@ -566,7 +566,7 @@ async def test_a_held_pull_whose_queue_cannot_be_read_is_nobody_elses_trouble(sc
 async def test_a_broker_goes_on_when_a_timer_cannot_read_a_queue(scene, client, shift, monkeypatch):
     await client.create_topic()
     await client.sent(properties={"DELAY": 1})
-    monkeypatch.setattr("pyromq.broker.schedule._AFTER_ERROR", 0.01)
+    monkeypatch.setattr("pyromq.broker.timers.schedule._AFTER_ERROR", 0.01)
     entries = ConsumeQueue.entries
     broken = True
 

@@ -289,7 +289,7 @@ async def test_a_broker_whose_inner_life_fails_stops_and_says_why(folder, broker
     async def fails(_):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("pyromq.broker.parts.Parts._sample_statistics", fails)
+    monkeypatch.setattr("pyromq.broker.assembly.Parts._sample_statistics", fails)
     with pytest.raises(ExceptionGroup) as caught:
         await running.run()
     assert str(caught.value.exceptions[0]) == "a bug"

@@ -15,15 +15,15 @@ import pytest
 from tests.integration.namesrv.raw_client import RawClient, Reply, binary_request, frame
 from tests.unit.store.kit import put, small
 
-from pyromq.broker import consumer_calls
-from pyromq.broker.client_requests import ClientProcessors, LockProcessors
-from pyromq.broker.clients import Clients
+from pyromq.broker.clients import consumer_calls
+from pyromq.broker.clients.connected import Clients
+from pyromq.broker.clients.consumer_calls import ConsumerCallProcessors, RebalanceNotices
+from pyromq.broker.clients.queue_locks import QueueLocks
+from pyromq.broker.clients.requests import ClientProcessors, LockProcessors
 from pyromq.broker.config import BrokerConfig, LiveConfig
-from pyromq.broker.consumer_calls import ConsumerCallProcessors, RebalanceNotices
-from pyromq.broker.consumer_offsets import ConsumerOffsets
-from pyromq.broker.filters import Filters
+from pyromq.broker.filters.consumer_filters import Filters
 from pyromq.broker.groups import GroupTable
-from pyromq.broker.locks import QueueLocks
+from pyromq.broker.offsets.consumer_offsets import ConsumerOffsets
 from pyromq.broker.topics import TopicTable
 from pyromq.protocol.bodies import GetConsumerStatusBody, ResetOffsetBody, SubscriptionGroupConfig, TopicConfig
 from pyromq.protocol.ids import encode_host, encode_offset_message_id

@@ -243,7 +243,7 @@ def test_a_further_broker_that_cannot_start_ends_all_of_it(tmp_path):
 
 def test_nothing_heavy_is_imported_to_start_a_broker():
     program = (
-        "import sys, pyromq.cli.up\n"
+        "import sys, pyromq.cli.servers.up\n"
         "heavy = 'pyspark pyarrow numpy deltalake starlette uvicorn cryptography urllib.request'\n"
         "print(sorted(set(heavy.split()) & set(sys.modules)))"
     )

@@ -308,7 +308,7 @@ def test_tail_says_once_that_a_broker_fails_and_goes_on(topic):
 
 
 def test_help_names_every_verb(pyromq, capsys):
-    from pyromq.cli.message import main
+    from pyromq.cli.message.message import main
 
     assert main(["--help"]) == 0
     out = capsys.readouterr().out

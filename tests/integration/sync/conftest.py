@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.integration.sync.background_kit import Background
 
-from pyromq.broker import schedule
+from pyromq.broker.timers import schedule
 from pyromq.sync.portal import portal
 
 _PATIENCE = 2.0

@@ -6,16 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pyromq.broker.appends import Appends
-from pyromq.broker.clients import Clients
+from pyromq.broker.clients.connected import Clients
 from pyromq.broker.config import BrokerConfig, LiveConfig
-from pyromq.broker.consumer_offsets import ConsumerOffsets
-from pyromq.broker.filters import Filters
+from pyromq.broker.filters.consumer_filters import Filters
 from pyromq.broker.groups import GroupTable
+from pyromq.broker.offsets.consumer_offsets import ConsumerOffsets
 from pyromq.broker.pull import PullProcessor
-from pyromq.broker.schedule import ScheduleService
 from pyromq.broker.send import SendProcessor
 from pyromq.broker.send_back import SendBackProcessor
-from pyromq.broker.stats import Statistics
+from pyromq.broker.stats.statistics import Statistics
+from pyromq.broker.timers.schedule import ScheduleService
 from pyromq.broker.topics import TopicTable
 from pyromq.errors import BrokerError, PyroMQError
 from pyromq.protocol.command import Command

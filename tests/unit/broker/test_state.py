@@ -11,15 +11,15 @@ import threading
 import pytest
 
 from pyromq.broker.config import BrokerConfig, LiveConfig
-from pyromq.broker.consumer_offsets import ConsumerOffsets
 from pyromq.broker.groups import GroupTable
-from pyromq.broker.state import BrokerState
+from pyromq.broker.kept_files import BrokerState
+from pyromq.broker.offsets.consumer_offsets import ConsumerOffsets
 from pyromq.broker.topics import TopicTable
 from pyromq.errors import StoreError
 from pyromq.protocol import fastjson
 from pyromq.protocol.bodies import DataVersion, DelayOffsetTable, SubscriptionGroupConfig, TopicConfig
 from pyromq.store.disk import Disk
-from pyromq.store.json_files import delay_offsets_file
+from pyromq.store.metadata.json_files import delay_offsets_file
 
 NOW = 1_700_000_000_000
 

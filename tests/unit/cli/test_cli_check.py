@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyromq.cli import check
+from pyromq.cli import store_check
 from pyromq.protocol.record import MessageRecord
 from pyromq.store import MessageStore, StoreConfig
 
@@ -45,7 +45,7 @@ WHAT = "record at 102: body does not match its CRC"
 
 
 def run(capsys, *arguments) -> tuple[int, str, str]:
-    code = check.main(list(map(str, arguments)))
+    code = store_check.main(list(map(str, arguments)))
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -148,7 +148,7 @@ def test_the_help_says_what_the_exit_codes_mean(capsys):
 
 
 def test_of_millions_of_findings_a_text_shows_some(capsys, root, monkeypatch):
-    monkeypatch.setattr(check, "_KEPT", 2)
+    monkeypatch.setattr(store_check, "_KEPT", 2)
     for name in "abcd":
         (root / name).touch()
     _, out, _ = run(capsys, root)
@@ -165,7 +165,7 @@ def test_progress_is_shown_on_a_terminal_and_wiped_off(monkeypatch):
     now = 1.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     terminal = Terminal()
-    progress = check._Progress(terminal)
+    progress = store_check._Progress(terminal)
     progress(1, 100)
     assert terminal.getvalue() == "", "what is over at once needs none"
     now = 3.0
@@ -177,7 +177,7 @@ def test_progress_is_shown_on_a_terminal_and_wiped_off(monkeypatch):
 
 def test_no_progress_is_shown_where_nobody_looks(monkeypatch):
     stream = io.StringIO()
-    progress = check._Progress(stream)
+    progress = store_check._Progress(stream)
     monkeypatch.setattr(time, "monotonic", lambda: 1e12)
     progress(50, 100)
     progress.clear()

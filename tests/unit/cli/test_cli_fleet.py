@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from pyromq.cli import fleet
-from pyromq.cli.fleet import Fleet, Member
+from pyromq.cli.servers import fleet
+from pyromq.cli.servers.fleet import Fleet, Member
 from pyromq.errors import ConfigError
 
 pytestmark = pytest.mark.slow

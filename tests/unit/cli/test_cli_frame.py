@@ -14,8 +14,8 @@ import typer
 from pyromq.admin import Listing, Missing
 from pyromq.cli.common_options import common_last
 from pyromq.cli.failures import CommandFailed, Exit
-from pyromq.cli.frame import changing, narrowed, new_app, reading, run_app
 from pyromq.cli.session import Session
+from pyromq.cli.verbs import changing, narrowed, new_app, reading, run_app
 from pyromq.errors import ConnectFailed
 
 app = new_app("Things.")

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from pyromq.cli import logs
-from pyromq.cli.log_files import LogFile
-from pyromq.cli.log_folding import Folding
+from pyromq.cli.servers import logs
+from pyromq.cli.servers.log_files import LogFile
+from pyromq.cli.servers.log_folding import Folding
 from pyromq.errors import ConfigError
 
 NOON = time.mktime((2026, 1, 31, 12, 0, 0, 0, 0, -1))

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from pyromq.cli import logs
+from pyromq.cli.servers import logs
 
 
 @pytest.fixture(autouse=True)

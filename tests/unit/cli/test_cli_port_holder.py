@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.cli.port_holder import holder_of
+from pyromq.cli.servers.port_holder import holder_of
 
 linux = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux tells")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.cli.install_unit import Server, unit
 from pyromq.cli.main import main
-from pyromq.cli.systemd import Systemd
+from pyromq.cli.servers.install_unit import Server, unit
+from pyromq.cli.servers.systemd import Systemd
 
 
 @pytest.fixture

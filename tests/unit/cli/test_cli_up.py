@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyromq.broker.config import BrokerConfig, BrokerServerConfig
-from pyromq.cli.up import Plan
+from pyromq.cli.servers.up import Plan
 from pyromq.namesrv import NamesrvConfig
 from pyromq.remoting import ServerConfig
 from pyromq.store.config import StoreConfig

@@ -9,7 +9,7 @@ import pytest
 
 from pyromq.client import trace
 from pyromq.client.hooks import ConsumeContext, ConsumeReturn, EndTransactionContext, MessageType, SendContext
-from pyromq.client.send_result import SendResult, SendStatus, TxState
+from pyromq.client.producer.send_result import SendResult, SendStatus, TxState
 from pyromq.client.trace import Record, TraceHook, segments
 from pyromq.protocol.message import Message, MessageExt, MessageRecord
 from pyromq.protocol.message_queue import MessageQueue

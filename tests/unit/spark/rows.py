@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyromq.errors import CorruptRecord
-from pyromq.spark import columns, plain_columns
+from pyromq.spark.decode import columns, plain_columns
 from pyromq.spark.schema import ARROW_SCHEMA, TIMESTAMP
 
 

@@ -10,7 +10,7 @@ import pytest
 from scripts.spark_options import KINDS, PAGE, render
 
 import pyromq.spark as mq
-from pyromq.spark.meta_tables import TABLES
+from pyromq.spark.meta.tables import TABLES
 from pyromq.spark.option_values import declared
 from pyromq.spark.schema import COLUMNS
 

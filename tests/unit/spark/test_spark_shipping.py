@@ -12,8 +12,8 @@ from pyspark import cloudpickle
 from pyromq.spark import options as known
 from pyromq.spark.schema import ARROW_SCHEMA
 from pyromq.spark.shipping import Shipped, package_zip
-from pyromq.spark.source import RocketMQDataSource, RocketMQReader
-from pyromq.spark.stream_reader import RocketMQStreamReader
+from pyromq.spark.source.source import RocketMQDataSource, RocketMQReader
+from pyromq.spark.source.stream_reader import RocketMQStreamReader
 
 
 @pytest.fixture
@@ -61,7 +61,10 @@ def test_where_a_module_is_missing_it_is_named_with_the_python_that_lacks_it(mon
 def test_the_package_fits_in_a_zip(tmp_path):
     path = package_zip(tmp_path)
     names = zipfile.ZipFile(path).namelist()
-    assert {"pyromq/__init__.py", "pyromq/spark/source.py", "pyspark_rocketmq.py", "pyspark_rocketmq_meta.py"} <= {
-        *names
-    }
+    assert {
+        "pyromq/__init__.py",
+        "pyromq/spark/source/source.py",
+        "pyspark_rocketmq.py",
+        "pyspark_rocketmq_meta.py",
+    } <= {*names}
     assert path.stat().st_size < 3 << 20

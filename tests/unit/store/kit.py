@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyromq.protocol.record import MessageRecord, decode_record
 from pyromq.store import GetStatus, MessageStore, PutStatus, StoreConfig
-from pyromq.store.check import Severity, check_store
+from pyromq.store.check.store_check import Severity, check_store
 from pyromq.testing import Clock, FaultyDisk
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyromq.store import PutResult
-    from pyromq.store.consume_queue import ConsumeQueue
+    from pyromq.store.queues.consume_queue import ConsumeQueue
 
 T0 = 1_700_000_000_000
 FOREVER = 2**62

@@ -19,7 +19,7 @@ SOURCE = Path(failpoints.__file__).parent
 def test_every_name_has_its_place_and_every_place_its_name():
     calls = [
         name
-        for path in SOURCE.glob("*.py")
+        for path in SOURCE.rglob("*.py")
         if path.name != "failpoints.py"
         for name in re.findall(r'failpoints\.hit\("([^"]+)"\)', path.read_text())
     ]

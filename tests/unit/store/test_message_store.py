@@ -11,8 +11,10 @@ from tests.unit.store.kit import bodies, files_of, numbered, put, small, state
 
 from pyromq.errors import ConfigError, StoreError
 from pyromq.protocol.hashing import tags_code
-from pyromq.store import MessageStore, StoreConfig, checked_file, queue_ends
-from pyromq.store.queue_ends import QUEUE_ENDS
+from pyromq.store import MessageStore, StoreConfig
+from pyromq.store.metadata import checked_file
+from pyromq.store.queues import queue_ends
+from pyromq.store.queues.queue_ends import QUEUE_ENDS
 from pyromq.store.tags import TagsCodes, parse_delay_levels
 from pyromq.testing import FaultyDisk
 

@@ -17,7 +17,7 @@ from pyromq.store.format import ENTRY
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyromq.store.lot import PropertiesTable
+    from pyromq.store.bulk_properties import PropertiesTable
     from pyromq.store.read import GetResult
 
 V4, V6 = encode_host("127.0.0.1", 1), encode_host("::1", 1)

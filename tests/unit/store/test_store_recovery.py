@@ -12,7 +12,7 @@ from pyromq.errors import StoreError
 from pyromq.protocol.record import MAGIC_V1, MAGIC_V2, MessageRecord, encode_record
 from pyromq.store import GetStatus, PutStatus
 from pyromq.store.format import ENTRY, PRE_BLANK
-from pyromq.store.queue_ends import QUEUE_ENDS
+from pyromq.store.queues.queue_ends import QUEUE_ENDS
 from pyromq.store.recovery import Progress, start_after_crash
 
 RECORD = SIZE_OF_EMPTY + 5  # bytes of a message with a body of five

@@ -10,7 +10,7 @@ from tests.unit.store.kit import FOREVER, T0, bodies, message, numbered, put
 
 from pyromq.errors import StoreError, StoreNotWritable
 from pyromq.store import upkeep as upkeep_module
-from pyromq.store.checkpoint import Checkpoint
+from pyromq.store.metadata.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -48,7 +48,7 @@ async def update_order_conf(session: Session, args: argparse.Namespace) -> None:
 
 @classic("allocateMQ", TOPIC, Opt("i", "ipList", "Addresses of consumers, by ','.", required=True))
 async def allocate_mq(session: Session, args: argparse.Namespace) -> None:
-    from pyromq.client.strategies import Averagely
+    from pyromq.client.consumer.allocation import Averagely
 
     route = await session.admin.topics.route(args.t)
     queues = sorted(

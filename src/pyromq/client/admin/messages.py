@@ -38,8 +38,8 @@ from pyromq.protocol.ids import decode_host, decode_offset_message_id, decode_un
 from pyromq.protocol.message import MessageExt, decode_records
 from pyromq.remoting import join_address
 
-from ..pulled import decode_pull
-from ..subscriptions import ALL, subscription_data
+from ..consumer.pull_answers import decode_pull
+from ..consumer.subscriptions import ALL, subscription_data
 from .asking import RELAYED, SLOW, each
 from .times import to_millis
 from .tracks import MessageTrack, TrackState, track_of
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from pyromq.protocol.command import Command
     from pyromq.protocol.message_queue import MessageQueue
 
-    from ..pulled import PullResult
-    from ..subscriptions import Expression
+    from ..consumer.pull_answers import PullResult
+    from ..consumer.subscriptions import Expression
     from .asking import Asking
     from .groups import GroupAdmin
     from .places import Places

@@ -7,8 +7,8 @@ import contextlib
 import pytest
 from tests.integration.client.consumer.consume_kit import GROUP, quick_client
 
-from pyromq.broker import schedule
-from pyromq.client.consumer import Consumer
+from pyromq.broker.timers import schedule
+from pyromq.client.consumer.consumer import Consumer
 
 LEVELS = 18
 

@@ -28,12 +28,12 @@ from tests.integration.client.consumer.consume_kit import (
     watch,
 )
 
-from pyromq.client import concurrent
-from pyromq.client.consumer import Consumer
+from pyromq.client.consumer import concurrent
+from pyromq.client.consumer.consumer import Consumer
+from pyromq.client.consumer.results import Ack, AckUpTo, DeadLetter, Retry
+from pyromq.client.consumer.subscriptions import Sql
 from pyromq.client.hooks import ConsumeReturn, Hook
-from pyromq.client.producer import Producer
-from pyromq.client.results import Ack, AckUpTo, DeadLetter, Retry
-from pyromq.client.subscriptions import Sql
+from pyromq.client.producer.producer import Producer
 from pyromq.errors import BrokerError, ConfigError, ConnectFailed, NoNameServer, ReplyError, StateError
 from pyromq.protocol import sysflag
 from pyromq.protocol.codes import RequestCode

@@ -29,10 +29,10 @@ from tests.integration.client.consumer.consume_kit import (
     watch,
 )
 
-from pyromq.client.consumer import Consumer
-from pyromq.client.offset_store import LocalOffsetStore
-from pyromq.client.results import DeadLetter, Retry
-from pyromq.client.start_offset import StartAt
+from pyromq.client.consumer.consumer import Consumer
+from pyromq.client.consumer.offset_store import LocalOffsetStore
+from pyromq.client.consumer.results import DeadLetter, Retry
+from pyromq.client.consumer.start_offset import StartAt
 from pyromq.errors import BrokerError, ConnectionLost
 from pyromq.protocol.bodies import CMResult, ConsumeMessageDirectlyResult, ConsumerRunningInfo, GetConsumerStatusBody
 from pyromq.protocol.codes import RequestCode
@@ -561,8 +561,8 @@ async def test_running_ends_when_it_is_cancelled(cluster):
 @pytest.mark.slow
 @pytest.mark.scenario("client 58")
 async def test_a_blocking_handler_keeps_nobody_else_from_anything(cluster, consume, monkeypatch):
-    monkeypatch.setattr("pyromq.client.consuming.REFRESH", 0.05)
-    monkeypatch.setattr("pyromq.client.consuming.FIRST_REFRESH", 0.05)
+    monkeypatch.setattr("pyromq.client.consumer.push_member.REFRESH", 0.05)
+    monkeypatch.setattr("pyromq.client.consumer.push_member.FIRST_REFRESH", 0.05)
     await cluster.create_topic(TOPIC, 2)
     started, gate = threading.Event(), threading.Event()
 

@@ -25,10 +25,10 @@ from tests.integration.client.consumer.consume_kit import (
     watch,
 )
 
-from pyromq.client import ordered, queue_locks
-from pyromq.client.offset_store import LocalOffsetStore
-from pyromq.client.results import Commit, DeadLetter, Retry, Rollback, Suspend
-from pyromq.client.start_offset import StartAt
+from pyromq.client.consumer import ordered, queue_locks
+from pyromq.client.consumer.offset_store import LocalOffsetStore
+from pyromq.client.consumer.results import Commit, DeadLetter, Retry, Rollback, Suspend
+from pyromq.client.consumer.start_offset import StartAt
 from pyromq.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody
 
 
@@ -191,8 +191,8 @@ async def test_without_auto_commit_the_handler_commits_and_rolls_back(cluster, c
 
 @pytest.mark.scenario("client 45")
 async def test_without_its_lock_a_queue_stands_still(cluster, consume, monkeypatch):
-    monkeypatch.setattr("pyromq.client.consuming.REFRESH", 0.05)
-    monkeypatch.setattr("pyromq.client.consuming.FIRST_REFRESH", 0.05)
+    monkeypatch.setattr("pyromq.client.consumer.push_member.REFRESH", 0.05)
+    monkeypatch.setattr("pyromq.client.consumer.push_member.FIRST_REFRESH", 0.05)
     monkeypatch.setattr(ordered, "ASK_AGAIN", 0.05)
     await cluster.create_topic(TOPIC, 1)
     basket = Basket()
@@ -264,7 +264,7 @@ async def test_locks_are_given_back_at_the_end(cluster, consume):
 
 @pytest.mark.slow
 async def test_a_handler_that_never_ends_keeps_its_queue_until_its_lock_is_old(cluster, consume, monkeypatch):
-    monkeypatch.setattr("pyromq.client.consuming.FORCE_AFTER", 0.0)
+    monkeypatch.setattr("pyromq.client.consumer.push_member.FORCE_AFTER", 0.0)
     await cluster.create_topic(TOPIC, 2)
     stuck, basket = asyncio.Event(), Basket()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyromq import Producer
-from pyromq.broker import schedule
+from pyromq.broker.timers import schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 PATIENCE = 30.0

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.client.producer.mock_kit import until
 from tests.integration.client.producer.reading_kit import stored
 
-from pyromq.client.producer import Producer
+from pyromq.client.producer.producer import Producer
 from pyromq.errors import PyroMQError
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.integration.client.producer.mock_kit import HANG, MockBroker, MockCluster, until
 
-from pyromq.client.producer import Producer
+from pyromq.client.producer.producer import Producer
 from pyromq.errors import SendFailed
 from pyromq.protocol.batch import decode_batch
 from pyromq.protocol.codes import RequestCode

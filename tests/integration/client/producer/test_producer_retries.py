@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 from tests.integration.client.producer.mock_kit import HANG, MockBroker, MockCluster, until
 
-from pyromq.client.attempts import DEFAULT_RETRY_CODES
-from pyromq.client.producer import Producer
-from pyromq.client.send_result import SendStatus
+from pyromq.client.producer.attempts import DEFAULT_RETRY_CODES
+from pyromq.client.producer.producer import Producer
+from pyromq.client.producer.send_result import SendStatus
 from pyromq.errors import (
     BrokerError,
     ConnectFailed,

@@ -14,9 +14,9 @@ from tests.integration.client.producer.reading_kit import stored
 from pyromq.client.client import Client
 from pyromq.client.credentials import Credentials
 from pyromq.client.hooks import Hook
-from pyromq.client.producer import Producer
-from pyromq.client.send_result import SendStatus
-from pyromq.client.sending import HiddenProducer
+from pyromq.client.producer.producer import Producer
+from pyromq.client.producer.send_result import SendStatus
+from pyromq.client.producer.sending import HiddenProducer
 from pyromq.errors import ConfigError, InvalidMessage, NoNameServer, RouteNotFound, StateError
 from pyromq.protocol.message import Message
 from pyromq.protocol.message_queue import MessageQueue

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.client.cluster_kit import eventually
 from tests.integration.client.producer.reading_kit import stored
 
-from pyromq.client.producer import Producer
+from pyromq.client.producer.producer import Producer
 from pyromq.errors import IllegalOperation, InvalidMessage, MessageIllegal, NoPermission
 
 TOPIC = "reminders"

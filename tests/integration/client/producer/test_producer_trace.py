@@ -10,7 +10,7 @@ from tests.integration.client.producer.mock_kit import HANG, MockBroker, MockClu
 from tests.integration.client.producer.reading_kit import stored
 
 from pyromq.client.client import Client
-from pyromq.client.producer import Producer
+from pyromq.client.producer.producer import Producer
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.command import Command
 from pyromq.protocol.headers import QueryMessage

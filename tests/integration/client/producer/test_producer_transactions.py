@@ -11,8 +11,8 @@ from tests.integration.client.producer.mock_kit import HOST, MockBroker, MockClu
 
 from pyromq.client.client import Client
 from pyromq.client.hooks import Hook
-from pyromq.client.send_result import SendStatus, TxState
-from pyromq.client.transactions import TransactionProducer
+from pyromq.client.producer.send_result import SendStatus, TxState
+from pyromq.client.producer.transactions import TransactionProducer
 from pyromq.errors import SendFailed, StateError
 from pyromq.protocol import properties as props
 from pyromq.protocol.bodies import HeartbeatData

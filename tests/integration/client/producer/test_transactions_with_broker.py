@@ -8,8 +8,8 @@ import pytest
 from tests.integration.client.cluster_kit import eventually
 from tests.integration.client.producer.reading_kit import stored
 
-from pyromq.client.send_result import SendStatus, TxState
-from pyromq.client.transactions import TransactionProducer
+from pyromq.client.producer.send_result import SendStatus, TxState
+from pyromq.client.producer.transactions import TransactionProducer
 from pyromq.errors import SendFailed
 from pyromq.protocol.message import Message
 from pyromq.store import PutStatus

@@ -6,8 +6,8 @@ import asyncio
 
 from tests.integration.client.cluster_kit import Spy, eventually
 
-from pyromq.client.pull_consumer import PullConsumer
-from pyromq.client.start_offset import StartAt
+from pyromq.client.consumer.pull_consumer import PullConsumer
+from pyromq.client.consumer.start_offset import StartAt
 from pyromq.errors import QueryNotFound
 from pyromq.protocol.bodies import BrokerData, ConsumerIdList, HeartbeatData, QueueData, TopicRouteData
 from pyromq.protocol.codes import RequestCode, ResponseCode

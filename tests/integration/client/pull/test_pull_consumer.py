@@ -10,9 +10,9 @@ import pytest
 from tests.integration.client.cluster_kit import eventually
 from tests.integration.client.pull.pull_kit import GROUP, TOPIC, committed, consumer_of, put, queue, read, until
 
-from pyromq.client.pull_consumer import PullConsumer
-from pyromq.client.pulled import PullStatus
-from pyromq.client.start_offset import StartAt
+from pyromq.client.consumer.pull_answers import PullStatus
+from pyromq.client.consumer.pull_consumer import PullConsumer
+from pyromq.client.consumer.start_offset import StartAt
 from pyromq.errors import ConfigError, ConnectFailed, OffsetOutOfRange, RouteNotFound, StateError
 from pyromq.protocol.codes import RequestCode
 
@@ -113,7 +113,7 @@ async def test_a_message_for_an_idle_queue_is_delivered_at_once(topic):
 
 
 async def test_commits_of_the_handed_out_reach_the_broker_without_being_waited_for(topic, monkeypatch):
-    monkeypatch.setattr("pyromq.client.pull_consumer.MIN_COMMIT_INTERVAL", 0.01)
+    monkeypatch.setattr("pyromq.client.consumer.pull_consumer.MIN_COMMIT_INTERVAL", 0.01)
     await put(topic, b"a", b"b")
     async with consumer_of(topic, {TOPIC: "*"}, commit_interval=0.02) as consumer:
         await read(consumer, 2)
@@ -485,7 +485,7 @@ async def test_broadcasting_members_read_everything_each_and_remember_it_themsel
 
 
 async def test_reading_goes_on_when_the_broker_was_away(topic, monkeypatch):
-    monkeypatch.setattr("pyromq.client.queue_reader.AFTER_ERROR", 0.02)
+    monkeypatch.setattr("pyromq.client.consumer.queue_reader.AFTER_ERROR", 0.02)
     await put(topic, b"before")
     async with consumer_of(topic, {TOPIC: "*"}) as consumer:
         assert await read(consumer, 1) == [b"before"]

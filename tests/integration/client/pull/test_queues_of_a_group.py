@@ -19,10 +19,10 @@ from tests.integration.client.pull.pull_kit import (
     until,
 )
 
-from pyromq.client.offset_store import BrokerOffsetStore
-from pyromq.client.rebalance import Rebalancer
-from pyromq.client.start_offset import StartAt, start_offset
-from pyromq.client.strategies import Averagely, Config
+from pyromq.client.consumer.allocation import Averagely, Config
+from pyromq.client.consumer.offset_store import BrokerOffsetStore
+from pyromq.client.consumer.rebalance import Rebalancer
+from pyromq.client.consumer.start_offset import StartAt, start_offset
 from pyromq.errors import StateError
 from pyromq.protocol.codes import RequestCode
 
@@ -69,7 +69,7 @@ async def test_a_queue_whose_progress_cannot_be_looked_up_is_skipped_not_started
 
 
 async def test_an_assigned_queue_whose_progress_cannot_be_looked_up_waits(broker, monkeypatch):
-    monkeypatch.setattr("pyromq.client.queue_reader.AFTER_NO_START", 0.01)
+    monkeypatch.setattr("pyromq.client.consumer.queue_reader.AFTER_NO_START", 0.01)
     broker.refusals[RequestCode.QUERY_CONSUMER_OFFSET] = 1
     consumer = consumer_of(broker)
     consumer.assign([queue()])
@@ -107,7 +107,7 @@ async def test_a_broker_that_answers_at_once_is_not_asked_in_a_tight_loop(broker
 
 @pytest.mark.parametrize("code", [215, 1])
 async def test_a_refused_pull_is_made_again(broker, monkeypatch, code):
-    monkeypatch.setattr("pyromq.client.queue_reader.AFTER_ERROR", 0.01)
+    monkeypatch.setattr("pyromq.client.consumer.queue_reader.AFTER_ERROR", 0.01)
     broker.refusals[RequestCode.PULL_MESSAGE] = code
     async with consumer_of(broker, {TOPIC: "*"}) as consumer:
         await until(lambda: len(broker.spy.asked(RequestCode.PULL_MESSAGE)) > 2)
@@ -116,7 +116,7 @@ async def test_a_refused_pull_is_made_again(broker, monkeypatch, code):
 
 
 async def test_a_broker_that_does_not_know_the_group_hears_of_it(broker, monkeypatch):
-    monkeypatch.setattr("pyromq.client.queue_reader.AFTER_ERROR", 0.01)
+    monkeypatch.setattr("pyromq.client.consumer.queue_reader.AFTER_ERROR", 0.01)
     broker.refusals[RequestCode.PULL_MESSAGE] = 26
     async with consumer_of(broker, {TOPIC: "*"}) as consumer:
         before = len(broker.heartbeats)
@@ -166,7 +166,7 @@ async def test_what_is_given_up_is_committed_first_and_its_buffer_is_forgotten(c
 
 
 async def test_a_member_that_the_broker_does_not_know_gives_up_everything_and_says_hello(broker, monkeypatch):
-    monkeypatch.setattr("pyromq.client.rebalance.SOON", 0.02)
+    monkeypatch.setattr("pyromq.client.consumer.rebalance.SOON", 0.02)
     broker.offsets[0] = 200
     async with consumer_of(broker, {TOPIC: "*"}) as consumer:
         assert consumer.assignment == {queue()}

@@ -11,9 +11,9 @@ from tests.golden.test_store_index_vectors import INDEX_FILE as INDEX_VECTOR
 from pyromq.protocol import ids, sysflag
 from pyromq.protocol.record import MessageRecord, encode_blank, encode_record
 from pyromq.store import MessageStore, StoreConfig
-from pyromq.store.check import check_store
+from pyromq.store.check.store_check import check_store
 from pyromq.store.format import ENTRY, segment_name
-from pyromq.store.index_file import Geometry
+from pyromq.store.index.index_file import Geometry
 from pyromq.store.scan import ScannedRecord, scan
 
 if TYPE_CHECKING:

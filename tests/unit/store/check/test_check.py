@@ -41,8 +41,8 @@ from tests.unit.store.check.kit import (
 from pyromq.errors import StoreError
 from pyromq.protocol.record import MessageRecord, encode_record
 from pyromq.store import StoreConfig
-from pyromq.store.check import Severity, StoreCheck, check_store
-from pyromq.store.check_files import fitted
+from pyromq.store.check.files import fitted
+from pyromq.store.check.store_check import Severity, StoreCheck, check_store
 from pyromq.store.format import ENTRY, EXT_BASE, EXT_UNIT, segment_name
 
 if TYPE_CHECKING:

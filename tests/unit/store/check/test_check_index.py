@@ -25,9 +25,9 @@ from tests.unit.store.check.kit import (
 
 from pyromq.protocol import sysflag
 from pyromq.store import StoreConfig
-from pyromq.store.check_files import fitted
+from pyromq.store.check.files import fitted
 from pyromq.store.format import INDEX_ENTRY, INDEX_HEADER
-from pyromq.store.index_file import Geometry
+from pyromq.store.index.index_file import Geometry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ def test_a_slot_of_the_index_that_changed(root):
 def rebuilt_index(root: Path, keep: Callable[[ScannedRecord], bool], *more: tuple[str, bytes, int, int]) -> None:
     """An index of some messages only."""
     from pyromq.store.disk import Disk
-    from pyromq.store.index import IndexFiles
+    from pyromq.store.index.index import IndexFiles
 
     shutil.rmtree(root / "index")
     index = IndexFiles(root / "index", *GEOMETRY, Disk(), lambda: T0 / 1000)

@@ -32,8 +32,9 @@ from tests.unit.store.check.kit import (
 )
 
 from pyromq.protocol.record import encode_blank
-from pyromq.store import StoreConfig, check_log
-from pyromq.store.check import Severity, check_store
+from pyromq.store import StoreConfig
+from pyromq.store.check import log as check_log
+from pyromq.store.check.store_check import Severity, check_store
 from pyromq.store.format import segment_name
 
 if TYPE_CHECKING:

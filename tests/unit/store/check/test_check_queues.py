@@ -28,7 +28,7 @@ from tests.unit.store.check.kit import (
     write_log,
 )
 
-from pyromq.store.check import check_store
+from pyromq.store.check.store_check import check_store
 from pyromq.store.format import ENTRY, PRE_BLANK, segment_name
 
 if TYPE_CHECKING:

@@ -1,0 +1,216 @@
+"""What operators ask of a broker: its settings, its figures, the progress of groups, and to clean up.
+
+Each class takes what its requests need. docs/spec/broker.md 12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ServerError, TopicNotFound
+from pyromq.protocol.bodies import KVTable
+from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.headers import (
+    GetBrokerConfigReply,
+    GetBrokerConsumeStats,
+    GetConsumeStats,
+    GetTopicStatsInfo,
+    QueryConsumeTimeSpan,
+    ViewBrokerStatsData,
+)
+from pyromq.settings import dump
+from pyromq.store.tags import SCHEDULE_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pyromq.protocol.bodies import DelayOffsetTable, TopicConfig
+    from pyromq.protocol.command import Command
+    from pyromq.remoting import Connection, Processor
+    from pyromq.store import MessageStore
+
+    from ..config import LiveConfig
+    from ..groups import GroupTable
+    from ..offsets.consumer_offsets import ConsumerOffsets
+    from ..offsets.progress import Progress
+    from ..stats.runtime_info import RuntimeInfo
+    from ..stats.statistics import Statistics
+    from ..topics import TopicTable
+
+logger = logging.getLogger(__name__)
+
+_TOPIC_SEPARATOR = ";"
+_LITE_QUEUES = "%LMQ%"  # queues of this prefix belong to clients of another protocol, and never have a topic
+# Half messages have their queues before the topics have their entries.
+_WITHOUT_ENTRY = frozenset({SCHEDULE_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
+
+
+class SettingsProcessors:
+    """The broker's settings. A change is in its file before the answer goes out.
+
+    `changed` is told the keys with a new value at once, `save` receives the text of the file.
+    """
+
+    def __init__(
+        self,
+        live: LiveConfig,
+        clock: Callable[[], int],
+        save: Callable[[bytes], Awaitable[None]],
+        changed: Callable[[list[str]], None],
+    ) -> None:
+        self._live = live
+        self._clock = clock
+        self._save = save
+        self._changed = changed
+
+    def table(self) -> dict[int, Processor]:
+        return {
+            RequestCode.UPDATE_BROKER_CONFIG: self.update,
+            RequestCode.GET_BROKER_CONFIG: self.get,
+        }
+
+    async def update(self, connection: Connection, request: Command) -> Command:
+        before = self._live.version
+        keys = self._live.update(request.body_bytes, connection.peer, self._clock())
+        if self._live.version != before:
+            self._changed(keys)
+            await self._save(dump(self._live.settings.items()).encode())
+        return request.reply()
+
+    def get(self, connection: Connection, request: Command) -> Command:
+        return request.reply(
+            header=GetBrokerConfigReply(self._live.version.encode().decode()),
+            body=dump(self._live.settings.items(reveal=False)).encode(),
+        )
+
+
+class FigureProcessors:
+    """What the broker has counted, and how far delayed messages were delivered."""
+
+    def __init__(
+        self, info: RuntimeInfo, statistics: Statistics, delay_offsets: Callable[[], DelayOffsetTable]
+    ) -> None:
+        self._info = info
+        self._statistics = statistics
+        self._delay_offsets = delay_offsets
+
+    def table(self) -> dict[int, Processor]:
+        return {
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.view_stats,
+            RequestCode.GET_ALL_DELAY_OFFSET: self.delay_offsets,
+        }
+
+    def runtime_info(self, connection: Connection, request: Command) -> Command:
+        return request.reply(body=KVTable(self._info.collect()).encode())
+
+    def view_stats(self, connection: Connection, request: Command) -> Command:
+        header = request.header(ViewBrokerStatsData)
+        view = self._statistics.view(header.stats_name, header.stats_key)
+        if view is None:
+            raise ServerError(f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
+        return request.reply(body=view.encode())
+
+    def delay_offsets(self, connection: Connection, request: Command) -> Command:
+        return request.reply(body=self._delay_offsets().encode())
+
+
+class ProgressProcessors:
+    """How far queues and groups are. `address` gives the one that clients are told."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        clock: Callable[[], int],
+        address: Callable[[], str],
+    ) -> None:
+        self._progress = progress
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._clock = clock
+        self._address = address
+
+    def table(self) -> dict[int, Processor]:
+        return {
+            RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
+            RequestCode.GET_CONSUME_STATS: self.consume_stats,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.all_consume_stats,
+            RequestCode.QUERY_CONSUME_TIME_SPAN: self.time_spans,
+        }
+
+    def topic_stats(self, connection: Connection, request: Command) -> Command:
+        topic = self._existing(request.header(GetTopicStatsInfo).topic)
+        return request.reply(body=self._progress.of_topic(topic).encode())
+
+    def consume_stats(self, connection: Connection, request: Command) -> Command:
+        header = request.header(GetConsumeStats)
+        group = header.consumer_group
+        topics = [topic for topic in (header.topic_list or "").split(_TOPIC_SEPARATOR) if topic.strip()]
+        if not topics and header.topic and header.topic.strip():
+            topics = [header.topic]
+        stats = self._progress.of_group(group, topics or self._offsets.topics_of(group))
+        return request.reply(body=stats.encode())
+
+    async def all_consume_stats(self, connection: Connection, request: Command) -> Command:
+        only_ordered = request.header(GetBrokerConsumeStats).is_order
+        stats = await self._progress.of_all_groups(self._groups, self._address(), only_ordered=only_ordered)
+        # A hundred thousand queues take a fifth of a second to write down, during which others are served.
+        return request.reply(body=await asyncio.to_thread(stats.encode))
+
+    def time_spans(self, connection: Connection, request: Command) -> Command:
+        header = request.header(QueryConsumeTimeSpan)
+        topic = self._existing(header.topic)
+        return request.reply(body=self._progress.times(header.group, topic, self._clock()).encode())
+
+    def _existing(self, name: str) -> TopicConfig:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise TopicNotFound(f"topic[{name}] not exist")
+        return topic
+
+
+class CleaningProcessors:
+    """Deletes what nobody can read any more. `delete_queues` removes all queues of a topic, wherever they are known."""
+
+    def __init__(self, store: MessageStore, topics: TopicTable, delete_queues: Callable[[str], object]) -> None:
+        self._store = store
+        self._topics = topics
+        self._delete_queues = delete_queues
+
+    def table(self) -> dict[int, Processor]:
+        return {
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean_expired_queues,
+            RequestCode.CLEAN_UNUSED_TOPIC: self.clean_unused_topics,
+            RequestCode.DELETE_EXPIRED_COMMITLOG: self.delete_expired_files,
+        }
+
+    async def clean_expired_queues(self, connection: Connection, request: Command) -> Command:
+        logger.warning("expired consume queues are deleted for %s", connection.peer)
+        for queue in list(self._store.queues):
+            # Its newest message lies before the log, so all of them do. Offsets begin again at 0.
+            if not queue.is_schedule and 0 < queue.max_physical <= self._store.log.start:
+                logger.info("%r deleted: all its messages are gone", queue)
+                queue.delete()
+                await asyncio.sleep(0)
+        return request.reply()
+
+    async def clean_unused_topics(self, connection: Connection, request: Command) -> Command:
+        logger.warning("consume queues without a topic are deleted for %s", connection.peer)
+        for topic in {queue.topic: None for queue in self._store.queues}:
+            if self._topics.get(topic) is None and topic not in _WITHOUT_ENTRY and not topic.startswith(_LITE_QUEUES):
+                logger.info("queues of %s deleted: there is no such topic", topic)
+                self._delete_queues(topic)
+                await asyncio.sleep(0)
+        return request.reply()
+
+    def delete_expired_files(self, connection: Connection, request: Command) -> Command:
+        logger.warning("expired commit log files are deleted for %s", connection.peer)
+        self._store.clean_now()
+        self._store.clean()
+        return request.reply()

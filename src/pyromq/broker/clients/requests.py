@@ -1,0 +1,197 @@
+"""What clients say of themselves and ask of each other: heartbeats, members of groups, queue locks.
+
+What the broker in turn asks of consumers is in `consumer_calls`; the rules are in `clients` and `locks`
+(docs/spec/broker.md 8, 10 and 12.1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ConsumerNotOnline, InvalidFilter, ServerError, SubscriptionParseFailed
+from pyromq.protocol.bodies import (
+    CheckClientRequestBody,
+    ConsumerConnection,
+    ConsumerIdList,
+    HeartbeatData,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    UnlockBatchRequestBody,
+)
+from pyromq.protocol.bodies import Connection as ConnectionBody
+from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.headers import (
+    GetConsumerConnectionList,
+    GetConsumerListByGroup,
+    GetProducerConnectionList,
+    UnregisterClient,
+)
+
+from ..filters.consumer_filters import compiled, is_tag_type, not_allowed
+from ..topics import can_be_topic, retry_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyromq.protocol.command import Command
+    from pyromq.remoting import Connection, Processor
+
+    from ..config import LiveConfig
+    from ..filters.consumer_filters import Filters
+    from ..groups import GroupTable
+    from ..topics import TopicTable
+    from .connected import ClientInfo, Clients
+    from .queue_locks import QueueLocks
+
+
+class ClientProcessors:
+    """Heartbeats and goodbyes, and who asks for those that are there. `clock` tells epoch milliseconds."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        topics: TopicTable,
+        groups: GroupTable,
+        filters: Filters,
+        live: LiveConfig,
+        clock: Callable[[], int],
+    ) -> None:
+        self._clients = clients
+        self._topics = topics
+        self._groups = groups
+        self._filters = filters
+        self._live = live
+        self._clock = clock
+
+    def table(self) -> dict[int, Processor]:
+        return {
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_ids,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_client_config,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumer_connections,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producer_connections,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.all_producers,
+        }
+
+    def heartbeat(self, connection: Connection, request: Command) -> Command:
+        """34. The answer has no fields of its own: one of them would make 5.x clients leave out their subscriptions."""
+        data = HeartbeatData.decode(request.body_bytes)
+        quiet = set()
+        for consumer in data.consumer_data_set:
+            # A group that may not be made is a member's own trouble: its pulls are refused, its heartbeats are not.
+            config = self._groups.get(consumer.group_name)
+            if config is None:
+                continue
+            # Clients look for the retry topic as soon as they have been answered, and then not for 30 seconds.
+            if can_be_topic(retry_topic(consumer.group_name)):
+                self._topics.ensure_retry(consumer.group_name, config.retry_queue_nums, unit_mode=consumer.unit_mode)
+            if not config.notify_consumer_ids_changed_enable:
+                quiet.add(consumer.group_name)
+        self._clients.heartbeat(
+            connection, data, self._clock(), language=request.language, version=request.version, quiet=quiet
+        )
+        if not data.without_sub:
+            for consumer in data.consumer_data_set:
+                self._filters.register(consumer.group_name, consumer.subscription_data_set)
+        return request.reply()
+
+    def unregister(self, connection: Connection, request: Command) -> Command:
+        header = request.header(UnregisterClient)
+        quiet = set()
+        if header.consumer_group is not None:
+            config = self._groups.find(header.consumer_group)
+            if config is not None and not config.notify_consumer_ids_changed_enable:
+                quiet.add(header.consumer_group)
+        self._clients.unregister(connection, header.producer_group, header.consumer_group, quiet=quiet)
+        return request.reply()
+
+    def consumer_ids(self, connection: Connection, request: Command) -> Command:
+        name = request.header(GetConsumerListByGroup).consumer_group
+        group = self._clients.consumer_group(name)
+        if group is None:
+            raise ServerError(f"no consumer for this group, {name}")
+        return request.reply(body=ConsumerIdList([info.client_id for info in group.connections.values()]).encode())
+
+    def check_client_config(self, connection: Connection, request: Command) -> Command:
+        """46: clients ask it before they start, for a subscription that selects by more than tags."""
+        subscription = CheckClientRequestBody.decode(request.body_bytes).subscription_data
+        if not is_tag_type(subscription.expression_type):
+            if not self._live.config.enable_property_filter:
+                raise not_allowed(subscription.expression_type)
+            try:
+                compiled(subscription.expression_type, subscription.sub_string)
+            except InvalidFilter as exc:
+                raise SubscriptionParseFailed(str(exc)) from exc
+        return request.reply()
+
+    def consumer_connections(self, connection: Connection, request: Command) -> Command:
+        name = request.header(GetConsumerConnectionList).consumer_group
+        group = self._clients.consumer_group(name)
+        if group is None:
+            raise ConsumerNotOnline(f"the consumer group[{name}] not online")
+        body = ConsumerConnection(
+            connection_set=[_connection_body(info) for info in group.connections.values()],
+            consume_from_where=group.consume_from_where,
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            subscription_table=group.subscriptions,
+        )
+        return request.reply(body=body.encode())
+
+    def producer_connections(self, connection: Connection, request: Command) -> Command:
+        name = request.header(GetProducerConnectionList).producer_group
+        members = self._clients.producer_group(name)
+        if members is None:
+            raise ServerError(f"the producer group[{name}] not exist")
+        return request.reply(body=ProducerConnection([_connection_body(info) for info in members.values()]).encode())
+
+    def all_producers(self, connection: Connection, request: Command) -> Command:
+        table = {
+            name: [_producer_info(info) for info in members.values()]
+            for name, members in self._clients.producers.items()
+        }
+        return request.reply(body=ProducerTableInfo(table).encode())
+
+
+class LockProcessors:
+    """Queue locks of ordered consumers. `clock` tells milliseconds."""
+
+    def __init__(self, locks: QueueLocks, clock: Callable[[], int]) -> None:
+        self._locks = locks
+        self._clock = clock
+
+    def table(self) -> dict[int, Processor]:
+        return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
+
+    def lock(self, connection: Connection, request: Command) -> Command:
+        body = LockBatchRequestBody.decode(request.body_bytes)
+        held = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, self._clock())
+        return request.reply(body=LockBatchResponseBody(held).encode())
+
+    def unlock(self, connection: Connection, request: Command) -> Command:
+        body = UnlockBatchRequestBody.decode(request.body_bytes)
+        self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
+        return request.reply()
+
+
+def _connection_body(info: ClientInfo) -> ConnectionBody:
+    return ConnectionBody(
+        client_addr=info.connection.peer,
+        client_id=info.client_id,
+        language=info.language.value,
+        version=info.version,
+    )
+
+
+def _producer_info(info: ClientInfo) -> ProducerInfo:
+    return ProducerInfo(
+        client_id=info.client_id,
+        language=info.language.value,
+        last_update_timestamp=info.last_update,
+        remote_ip=f"/{info.connection.peer}",
+        version=info.version,
+    )

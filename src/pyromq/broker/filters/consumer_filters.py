@@ -1,0 +1,277 @@
+"""What consumer groups filter by besides tags: SQL92 expressions, who registered them, and messages put to the test.
+
+A group says in its heartbeats by which expression it filters a topic. It is compiled once and kept, also over a restart
+(consumerFilter.json), so that the bits that stand for it in the bitmaps of stored messages keep their meaning. A group
+without members is dead, and forgotten after a while (docs/spec/broker.md 7.3, 7.4).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyromq.errors import BrokerError, InvalidFilter, ServerError, SubscriptionParseFailed
+from pyromq.filter import BloomFilter, compile_filter
+from pyromq.filter.bloom import has_all, mask_of
+from pyromq.protocol import properties as props
+from pyromq.protocol.record import stored_properties
+from pyromq.store.metadata.json_files import BloomFilterData, ConsumerFilter, ConsumerFilterTable, TopicFilters
+
+from ..topics import RETRY_PREFIX
+from .evaluation import match_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyromq.filter import Filter
+    from pyromq.protocol.bodies.heartbeat import SubscriptionData
+    from pyromq.store.queues.consume_queue_ext import ExtUnit
+
+    from ..config import LiveConfig
+
+    Tags: TypeAlias = Callable[[int], bool]
+    Match: TypeAlias = Callable[[memoryview], bool]
+    Units: TypeAlias = Callable[[ExtUnit], bool]
+    # What a read selects by: the tags code of an entry, the record itself, what the ext files say. None is everything.
+    Selection: TypeAlias = tuple[Tags | None, Match | None, Units | None]
+
+logger = logging.getLogger(__name__)
+
+TAG = "TAG"
+SQL92 = "SQL92"
+
+# How long ago a group is taken to have gone when the broker starts, at most; it may have gone before the broker did.
+_GONE_BEFORE_START_MS = 30_000
+
+
+def is_tag_type(expression_type: str | None) -> bool:
+    return not expression_type or expression_type == TAG
+
+
+def not_allowed(expression_type: str | None) -> BrokerError:
+    """The answer of a broker that has `enablePropertyFilter` off."""
+    return ServerError(f"The broker does not support consumer to filter message by {expression_type}")
+
+
+def compiled(expression_type: str | None, expression: str | None) -> Filter:
+    """The filter of a subscription that selects by more than tags. InvalidFilter if there is no such filter."""
+    if expression_type != SQL92:
+        raise InvalidFilter(f"no filter is of the type {expression_type}", 1)
+    return compile_filter(expression or "")
+
+
+def selection_of_expression(expression_type: str | None, expression: str | None) -> Selection:
+    """What an expression selects that came with the pull itself. Nothing was registered, so no bits stand for it."""
+    try:
+        return (None, match_of(compiled(expression_type, expression)), None)
+    except InvalidFilter as exc:
+        raise SubscriptionParseFailed("parse the consumer's subscription failed") from exc
+
+
+class FilterData:
+    """What one group filters one topic by, from the moment it was registered on."""
+
+    __slots__ = ("born_time", "client_version", "dead_time", "expression", "positions", "selection")
+
+    def __init__(
+        self, wanted: Filter, client_version: int, born_time: int, bloom: BloomFilter, positions: tuple[int, ...]
+    ) -> None:
+        self.expression = wanted.text
+        self.client_version = client_version
+        self.born_time = born_time
+        self.dead_time = 0
+        self.positions = positions
+        self.selection: Selection = (
+            None,
+            match_of(wanted),
+            _bitmap_test(positions, bloom.bits // 8, born_time),
+        )
+
+    @property
+    def is_dead(self) -> bool:
+        return self.dead_time >= self.born_time
+
+
+class Filters:
+    """The filters that groups registered, by group and topic. `clock` gives epoch milliseconds."""
+
+    def __init__(self, live: LiveConfig, clock: Callable[[], int]) -> None:
+        self._live = live
+        self._clock = clock
+        config = live.config
+        self._bloom = BloomFilter.of(config.filter_error_rate, config.filter_consumers)
+        self._by_group: dict[str, dict[str, FilterData]] = {}
+        self.dirty = False
+        # Grows whenever a filter comes, goes or becomes another one.
+        self.changes = 0
+
+    def get(self, topic: str, group: str) -> FilterData | None:
+        """What a group filters a topic by; None if it does not, or if its expression was refused."""
+        known = self._by_group.get(group)
+        return None if known is None else known.get(topic)
+
+    @property
+    def bloom(self) -> BloomFilter:
+        """What the bitmaps of this broker are like."""
+        return self._bloom
+
+    def of_topic(self, topic: str) -> list[FilterData]:
+        """All that filter a topic, also those who are away: they may be back before they have read it all."""
+        return [known[topic] for known in self._by_group.values() if topic in known]
+
+    def for_retries(self, selection: Selection, topic: str) -> Selection:
+        """A selection of messages of a retry topic, each tested also by the filter of the topic that it came from."""
+        known = self._by_group.get(topic.removeprefix(RETRY_PREFIX))
+        tags, match, _ = selection
+        if not known:
+            return selection
+
+        def matches_original(record: memoryview) -> bool:
+            origin = props.find(stored_properties(record), props.RETRY_TOPIC.encode())
+            data = None if origin is None else known.get(origin.decode("utf-8", "replace"))
+            if data is None:
+                return match is None or match(record)
+            original = data.selection[1]
+            return original is None or original(record)
+
+        return (tags, matches_original, None)
+
+    # Who comes and goes
+
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Take over what a heartbeat says. A topic that it does not name any more has no living filter."""
+        topics = set()
+        for subscription in subscriptions:
+            topics.add(subscription.topic)
+            if not is_tag_type(subscription.expression_type) and subscription.sub_string:
+                self._register(group, subscription)
+        known = self._by_group.get(group)
+        if known:
+            self._bury(group, known.keys() - topics)
+
+    def unregister(self, group: str) -> None:
+        """The last member of a group is gone."""
+        known = self._by_group.get(group)
+        if known:
+            self._bury(group, known.keys())
+
+    def _register(self, group: str, subscription: SubscriptionData) -> None:
+        topic, version, text = subscription.topic, subscription.sub_version, subscription.sub_string
+        known = self._by_group.setdefault(group, {})
+        old = known.get(topic)
+        if old is not None:
+            if version < old.client_version:
+                return
+            if version == old.client_version or text == old.expression:
+                if version > old.client_version or old.is_dead:
+                    old.client_version = version
+                    old.dead_time = 0
+                    self.dirty = True
+                return
+        try:
+            wanted = compiled(subscription.expression_type, text)
+        except InvalidFilter as exc:
+            logger.warning("group %s filters %s by what is no expression: %s; its pulls are refused", group, topic, exc)
+            if known.pop(topic, None) is not None:
+                self.dirty = True
+                self.changes += 1
+            if not known:
+                del self._by_group[group]
+            return
+        positions = self._bloom.positions(group, topic)
+        known[topic] = FilterData(wanted, version, self._clock(), self._bloom, positions)
+        self.dirty = True
+        self.changes += 1
+        logger.info("group %s filters %s by %s", group, topic, text)
+
+    def _bury(self, group: str, topics: Iterable[str]) -> None:
+        known = self._by_group[group]
+        now = self._clock()
+        for topic in topics:
+            if not known[topic].is_dead:
+                known[topic].dead_time = max(now, known[topic].born_time)
+                self.dirty = True
+                logger.info("group %s filters %s no more", group, topic)
+
+    def clean(self) -> None:
+        """To be called every now and then: forget those that have been dead for too long."""
+        last = self._clock() - self._live.config.filter_data_clean
+        for group, known in tuple(self._by_group.items()):
+            for topic, data in tuple(known.items()):
+                if data.is_dead and data.dead_time <= last:
+                    del known[topic]
+                    self.dirty = True
+                    self.changes += 1
+            if not known:
+                del self._by_group[group]
+
+    # The file
+
+    def snapshot(self) -> ConsumerFilterTable:
+        by_topic: dict[str, TopicFilters] = {}
+        for group, known in self._by_group.items():
+            for topic, data in known.items():
+                filters = by_topic.setdefault(topic, TopicFilters(group_filter_data={}, topic=topic))
+                filters.group_filter_data[group] = self._entry(group, topic, data)
+        return ConsumerFilterTable(filter_data_by_topic=by_topic)
+
+    def entry(self, group: str, topic: str) -> ConsumerFilter | None:
+        """What is known of a group's filter, as it stands in the file."""
+        data = self.get(topic, group)
+        return None if data is None else self._entry(group, topic, data)
+
+    def _entry(self, group: str, topic: str, data: FilterData) -> ConsumerFilter:
+        return ConsumerFilter(
+            bloom_filter_data=BloomFilterData(bit_num=self._bloom.bits, bit_pos=list(data.positions)),
+            born_time=data.born_time,
+            client_version=data.client_version,
+            consumer_group=group,
+            dead=data.is_dead,
+            dead_time=data.dead_time,
+            expression=data.expression,
+            expression_type=SQL92,
+            topic=topic,
+        )
+
+    def load(self, saved: ConsumerFilterTable) -> None:
+        """Take over a file. Nobody is there yet, so all of them are dead until a heartbeat says otherwise.
+
+        If its bits are not those of our settings, nothing of it counts: bitmaps that exist would be misread.
+        """
+        loaded: dict[str, dict[str, FilterData]] = {}
+        for topic, filters in saved.filter_data_by_topic.items():
+            for group, entry in filters.group_filter_data.items():
+                positions = self._positions_in(entry.bloom_filter_data)
+                if positions is None:
+                    logger.warning("the Bloom filter of consumerFilter.json is another one; its filters are forgotten")
+                    return
+                try:
+                    wanted = compiled(entry.expression_type, entry.expression)
+                except InvalidFilter as exc:
+                    logger.warning("group %s filtered %s by what is no expression: %s; forgotten", group, topic, exc)
+                    continue
+                data = FilterData(wanted, entry.client_version, entry.born_time, self._bloom, positions)
+                data.dead_time = entry.dead_time or max(data.born_time, self._clock() - _GONE_BEFORE_START_MS)
+                loaded.setdefault(group, {})[topic] = data
+        self._by_group = loaded
+        self.changes += 1
+
+    def _positions_in(self, saved: BloomFilterData | None) -> tuple[int, ...] | None:
+        if saved is None or saved.bit_num != self._bloom.bits or len(saved.bit_pos) != self._bloom.hashes:
+            return None
+        if not all(0 <= position < self._bloom.bits for position in saved.bit_pos):
+            return None
+        return tuple(saved.bit_pos)
+
+
+# Bitmaps
+
+
+def _bitmap_test(positions: tuple[int, ...], size: int, born_time: int) -> Units:
+    """Rules out messages by their bitmaps. One made for another number of bits, or before the filter, says nothing."""
+    mask = mask_of(positions)
+
+    def test(unit: ExtUnit) -> bool:
+        return unit.store_time <= born_time or len(unit.bitmap) != size or has_all(unit.bitmap, mask)
+
+    return test

@@ -1,0 +1,1 @@
+"""How far consumer groups are, and where queues begin and end."""

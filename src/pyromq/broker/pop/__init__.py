@@ -1,0 +1,1 @@
+"""POP: messages taken from any queue, invisible to others for a while, and given back when nobody acknowledges them."""

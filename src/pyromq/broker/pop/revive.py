@@ -1,0 +1,239 @@
+"""The reviver: stores what `revive_plan` decided, and lets the offsets of POP follow what is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pyromq.errors import CorruptRecord, OffsetOutOfRange, PyroMQError, StoreError
+from pyromq.protocol import properties as props
+from pyromq.protocol.pop_handle import RETRY_PREFIX, normal_topic, pop_retry_topic
+from pyromq.protocol.record import decode_record
+from pyromq.store.format import PRE_BLANK_SIZE
+
+from ..redelivery import Handover
+from ..topics import dlq_topic
+from .records import Ack
+from .revive_plan import REVIVE_GROUP, ReviveQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyromq.protocol.record import MessageRecord
+    from pyromq.store import MessageStore, PutResult
+
+    from ..appends import Appends
+    from ..config import LiveConfig
+    from ..groups import GroupTable
+    from ..offsets.consumer_offsets import ConsumerOffsets
+    from ..stats.statistics import Statistics
+    from ..topics import TopicTable
+    from .log import PopLog
+    from .offsets import PopOffsets
+    from .records import Checkpoint
+    from .revive_plan import OpenCheckpoint
+
+logger = logging.getLogger(__name__)
+
+_AFTER_ERROR = 10.0
+_AT_ONCE = 64  # checkpoints that are revived in one go
+_SETTLE = 1.0  # seconds between two commits
+# Commits of revival are as late as this, in seconds, or as several savings of the timers' progress, if that is more:
+# what timers deliver again after a crash must then be read again, too.
+_LAG = 5.0
+_SAVINGS = 3
+
+
+class Reviver:
+    """Brings messages back. `delivered_before` tells up to when all timers were delivered, in epoch milliseconds."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        appends: Appends,
+        log: PopLog,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        pop_offsets: PopOffsets,
+        stats: Statistics,
+        live: LiveConfig,
+        delivered_before: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._appends = appends
+        self._log = log
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._pop_offsets = pop_offsets
+        self._stats = stats
+        self._live = live
+        self._delivered_before = delivered_before
+        self._queues: list[ReviveQueue] = []
+        self._handover: Handover | None = None
+        self.revived = 0
+
+    def load(self, count: int) -> None:
+        """Go on where the last broker ended, with so many queues. Offsets must have been loaded."""
+        topic = self._log.topic
+        room = max(self._live.config.pop_buffer // count, 1)
+        for number in range(count):
+            done = self._offsets.get(REVIVE_GROUP, topic, number)
+            self._queues.append(ReviveQueue(self._store, topic, number, room, done))
+
+    # What goes on
+
+    async def run(self) -> None:
+        """Revive until cancelled."""
+        while True:
+            try:
+                more = self.step()
+            except PyroMQError as exc:
+                logger.error("popped messages cannot be revived: %s; trying again in %g s", exc, _AFTER_ERROR)
+                await asyncio.sleep(_AFTER_ERROR)
+            else:
+                await asyncio.sleep(0 if more else self._live.config.revive_interval / 1000)
+
+    def step(self) -> bool:
+        """Do a part of what there is to do now; True if there is more."""
+        if self._handover is not None:
+            if not self._handover.waiting:
+                self._handover.put()
+            return self._handover is None
+        # Asked first: what is delivered after this may not have been read when the queues end.
+        delivered_before = self._delivered_before()
+        more = False
+        for queue in self._queues:
+            more |= queue.read()
+        if more:
+            return True
+        due = ((queue, each) for queue in self._queues for each in queue.due(delivered_before))
+        some = list(itertools.islice(due, _AT_ONCE))
+        if not some:
+            return False
+        records = [record for queue, each in some for record in self._records(queue, each)]
+
+        def finished() -> None:
+            self._handover = None
+            for queue, each in some:
+                queue.decided(each)
+
+        self._handover = Handover(self._store, self._appends, records, self._count, finished)
+        self._handover.put()
+        return True
+
+    def _records(self, queue: ReviveQueue, each: OpenCheckpoint) -> list[MessageRecord]:
+        """The messages of a checkpoint that come back, and behind them the ack that says so."""
+        checkpoint = each.checkpoint
+        topic = normal_topic(checkpoint.topic, checkpoint.group)
+        if topic not in self._topics or self._groups.get(checkpoint.group) is None:
+            return []
+        offsets = sorted(each.left)
+        messages = [self._again(checkpoint, offset) for offset in offsets]
+        broker_name = checkpoint.broker_name or self._live.config.broker_name
+        ack = self._log.acked(Ack.of(checkpoint.key, offsets, broker_name), queue.number, checkpoint.revive_time)
+        return [*(message for message in messages if message is not None), ack]
+
+    def _again(self, checkpoint: Checkpoint, offset: int) -> MessageRecord | None:
+        """A message as it is stored again: in the retry topic, or among the dead letters."""
+        message = self._read(checkpoint, offset)
+        if message is None:
+            return None
+        group = checkpoint.group
+        properties = props.parse(props.decode(message.properties))
+        properties.pop(props.POP_CK, None)
+        if not message.reconsume_times:
+            properties[props.FIRST_POP_TIME] = str(checkpoint.pop_time)
+        properties.setdefault(props.FIRST_POP_TIME, str(checkpoint.pop_time))
+        properties[props.ORIGIN_GROUP] = group
+        target = self._retry_topic(checkpoint)
+        if not checkpoint.suspended and self._is_hopeless(group, message.reconsume_times):
+            origin = normal_topic(checkpoint.topic, group)
+            target = self._topics.ensure_dlq(group).topic_name
+            properties.setdefault(props.RETRY_TOPIC, origin)
+            properties.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_msg_id)
+            properties |= {props.DLQ_ORIGIN_TOPIC: origin, props.DLQ_ORIGIN_MESSAGE_ID: message.offset_msg_id}
+        text = props.encode(props.render(properties))
+        return replace(
+            message,
+            topic=target,
+            queue_id=0,
+            reconsume_times=message.reconsume_times + (not checkpoint.suspended),
+            properties=message.properties if len(text) > props.MAX_LENGTH else text,
+            prepared_transaction_offset=0,
+        )
+
+    def _read(self, checkpoint: Checkpoint, offset: int) -> MessageRecord | None:
+        queue = self._store.queues.find(checkpoint.topic, checkpoint.queue_id)
+        entry = None if queue is None else queue.entry(offset)
+        if entry is None or entry[1] == PRE_BLANK_SIZE:
+            return None  # cleaned up since
+        try:
+            return decode_record(self._store.log.read(entry[0], entry[1]))
+        except (OffsetOutOfRange, CorruptRecord) as exc:
+            logger.error("popped message %d of %r is lost: %s", offset, queue, exc)
+            return None
+
+    def _retry_topic(self, checkpoint: Checkpoint) -> str:
+        topic = checkpoint.topic
+        if not topic.startswith(RETRY_PREFIX):
+            topic = pop_retry_topic(topic, checkpoint.group, v2=self._live.config.retry_topic_v2)
+        if topic not in self._topics:
+            self._topics.ensure(topic, 1)
+            if self._offsets.get(checkpoint.group, topic, 0) is None:
+                self._offsets.commit(checkpoint.group, topic, 0, 0)
+        return topic
+
+    def _is_hopeless(self, group: str, reconsume_times: int) -> bool:
+        config = self._groups.find(group)
+        return self._live.config.pop_dead_letters and config is not None and reconsume_times >= config.retry_max_times
+
+    def _count(self, record: MessageRecord, result: PutResult) -> None:
+        if not record.topic.startswith((RETRY_PREFIX, dlq_topic(""))):
+            return  # our own ack
+        self.revived += 1
+        self._stats.add("TOPIC_PUT_NUMS", record.topic)
+        self._stats.add("TOPIC_PUT_SIZE", record.topic, result.size)
+        self._stats.add("BROKER_PUT_NUMS", self._live.config.cluster_name)
+
+    # Following what is on disk
+
+    async def follow(self) -> None:
+        """Commit offsets as their checkpoints, and what was revived, reach the disk, until cancelled."""
+        lag = max(_LAG, _SAVINGS * self._live.config.timer_flush_interval / 1000)
+        looks: deque[dict[int, int]] = deque(maxlen=math.ceil(lag / _SETTLE) + 1)
+        while True:
+            await asyncio.sleep(_SETTLE)
+            looks.append(self._done())
+            await self._settle(looks[0] if len(looks) == looks.maxlen else {})
+
+    async def settle(self) -> None:
+        """Commit how far pops and revival are now. Nothing goes on any more, and timers have saved where they are."""
+        await self._settle(self._done())
+
+    def _done(self) -> dict[int, int]:
+        return {queue.number: queue.done for queue in self._queues}
+
+    async def _settle(self, done: dict[int, int]) -> None:
+        reached = self._pop_offsets.snapshot()
+        done = {number: offset for number, offset in done.items() if self._is_news(number, offset)}
+        if not reached and not done:
+            return
+        try:
+            await asyncio.wrap_future(self._store.flushed())
+        except StoreError as exc:
+            logger.error("offsets of popped messages not committed: %s", exc)
+            return
+        self._pop_offsets.settle(reached)
+        for number, offset in done.items():
+            self._offsets.commit(REVIVE_GROUP, self._log.topic, number, offset)
+
+    def _is_news(self, number: int, offset: int) -> bool:
+        return offset >= 0 and offset != self._offsets.get(REVIVE_GROUP, self._log.topic, number)

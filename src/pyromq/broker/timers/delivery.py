@@ -1,0 +1,455 @@
+"""Delivery of timer messages: what waits in the timer topic goes to its real topic when its time has come.
+
+The queue of the timer topic is all there is to remember: its entries tell when each message is due (store/tags.py), and
+`TimerProgress` which of them are done with. From these two everything here can be made anew.
+
+    send  ──>  timer queue  ──follow──>  TimerWheel  ──pop──>  Appends, real topic
+                  ^                                                 |
+                  └────────────── roll, before the log ends ────────┘
+
+A message that waits for so long that its file of the log might go is stored anew at the end of the queue ("rolled").
+They grow old in the order of the queue, so what there is to know of it is a mark that moves along: before it nothing is
+pending.
+
+A recall is an entry that is due together with the message it names; when their step comes both vanish.
+docs/decisions/0005-timers-live-in-their-queue.md has the reasons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pyromq.errors import CorruptRecord, OffsetOutOfRange, StoreError
+from pyromq.protocol import properties as props
+from pyromq.protocol.record import decode_record
+from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
+from pyromq.store.tags import TIMER_TOPIC, TimerKind, split_timer_code, timer_code
+
+from ..redelivery import Handover
+from .checkpoint import TimerProgress
+from .delay_levels import restored
+from .parking import recall_key, recalled_key
+from .wheel import TimerWheel
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from pyromq.protocol.record import MessageRecord
+    from pyromq.store import MessageStore, PutResult
+
+    from ..appends import Appends
+    from ..config import LiveConfig
+    from ..stats.statistics import Statistics
+
+    Int64s = npt.NDArray[np.int64]
+
+logger = logging.getLogger(__name__)
+
+_AFTER_ERROR = 10.0
+# Messages that are delivered in one go: when a million fall due together, sends go on in between.
+_AT_ONCE = 64
+_CHUNK = 512  # entries of the queue that are read in one go: a millisecond
+_NOTES = 256  # recalls that are read in one go
+_LOOK_AT_OLD = 1000  # ms between two looks for messages that have to be rolled
+_NO_LIMIT = 2**31 - 1
+# Of the time that log files are kept, this much may pass until a message is rolled; the rest is for the rolling itself.
+_OLD = 2 / 3
+_KIND_BITS = 2
+
+
+class TimerService:
+    """Delivers what is due. `clock` gives epoch milliseconds.
+
+    An entry of the wheel is a queue offset with its kind in the lowest bits. `load` comes before `step`.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        appends: Appends,
+        stats: Statistics,
+        live: LiveConfig,
+        clock: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._appends = appends
+        self._stats = stats
+        self._live = live
+        self._clock = clock
+        self._precision = live.config.timer_step
+        self.queue = store.queue(TIMER_TOPIC, 0)
+        self._wheel = TimerWheel()
+        # Kept only if there is a limit to compare them with.
+        self._by_slot: Counter[int] | None = Counter() if live.config.timer_congest < _NO_LIMIT else None
+        self._known = TimerProgress()
+        self._fired = -1  # all slots up to this one are done with
+        self._followed = 0  # the next entry of the queue to read
+        self._first_pending = 0
+        self._late: list[int] = []  # entries that were due when they were read, in the order of the queue
+        # Of a clock that was set back: the first entry that is due in a slot which is done with, and still to come.
+        self._held_from: int | None = None
+        self._slot: _Slot | None = None
+        self._handover: Handover | None = None
+        self._looked_at_old = 0
+        self._caught_up = False  # all that was there at the start is read
+        self.enqueued = 0
+        self.delivered = 0
+        # Set by everything that a start would do again.
+        self.dirty = False
+
+    # Where it stands
+
+    def load(self, progress: TimerProgress) -> None:
+        """Go on from there, as far as the queue still goes: a power failure may have taken its end."""
+        end = int(self.queue.max_offset)
+        first = min(max(progress.first_pending, int(self.queue.min_offset)), end)
+        self._known = dataclasses.replace(progress, queue_offset=min(progress.queue_offset, end), first_pending=first)
+        self._fired = progress.done_before // self._precision - 1
+        self._followed = self._first_pending = first
+
+    def progress(self) -> TimerProgress:
+        """What a start would have to know if this were the end."""
+        queue_offset = self._followed
+        if self._late:
+            queue_offset = self._late[0] >> _KIND_BITS
+        if self._held_from is not None:
+            queue_offset = min(queue_offset, self._held_from)
+        step = self._precision
+        slot = self._slot
+        if self._followed < self._known.queue_offset:
+            # Not even all of what was known is read; done are those and no others.
+            return self._known
+        if slot is None or slot.number <= self._fired:
+            return TimerProgress((self._fired + 1) * step, queue_offset, self._first_pending)
+        return TimerProgress(
+            slot.number * step, queue_offset, self._first_pending, (slot.number + 1) * step, slot.next_offset
+        )
+
+    def congestion(self, out: int) -> int:
+        """How many timers fall due in a step, if there is a limit."""
+        return 0 if self._by_slot is None else self._by_slot[out // self._precision]
+
+    @property
+    def pending(self) -> int:
+        """Timers that wait, with recalls and with what was rolled since."""
+        return len(self._wheel) + len(self._late) + (0 if self._slot is None else self._slot.left)
+
+    @property
+    def behind(self) -> tuple[int, int]:
+        """Milliseconds that delivery is late by, and entries of the queue that have not been looked at."""
+        late = self._clock() - (self._fired + 1) * self._precision if self._fired >= 0 else 0
+        return max(late, 0), int(self.queue.max_offset) - self._followed
+
+    @property
+    def delivered_before(self) -> int:
+        """All timers that ever were parked and asked for a time up to this one (epoch ms) are delivered; -1 if that is
+        not known yet, after a start. Those that are parked from now on ask for a later one.
+        """
+        if not self._caught_up or self._late or self._fired < 0:
+            return -1
+        return (self._fired + 1) * self._precision
+
+    def waiting(self) -> Int64s:
+        """All that is pending in the order of the queue, in three columns.
+
+        They are the offset in the queue, the kind, and the start of the step in which it falls due.
+        """
+        import numpy as np
+
+        slots, entries = self._wheel.all()
+        for number, more in self._under_way():
+            slots = np.append(slots, np.full(len(more), number, np.int64))
+            entries = np.append(entries, np.array(more, np.int64))
+        table = np.stack((entries >> _KIND_BITS, entries & 3, slots * self._precision), axis=1)
+        table = table[table[:, 0] >= self._first_pending]
+        ordered: Int64s = table[np.argsort(table[:, 0])]
+        return ordered
+
+    def _under_way(self) -> Iterator[tuple[int, Sequence[int]]]:
+        """What has left the wheel and is not delivered: slots, and their entries."""
+        yield self._fired + 1, self._late
+        if self._slot is not None:
+            yield self._slot.number, self._slot.entries[self._slot.position :]
+
+    # What goes on
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        pause = self._precision / 10_000
+        while True:
+            try:
+                more = self.step()
+            except StoreError as exc:
+                logger.error("timers cannot be read: %s; trying again in %g s", exc, _AFTER_ERROR)
+                await asyncio.sleep(_AFTER_ERROR)
+            else:
+                await asyncio.sleep(0 if more else pause)
+
+    def step(self) -> bool:
+        """Do a part of what there is to do now; True if there is more."""
+        if self._handover is not None:
+            if not self._handover.waiting:
+                self._handover.put()
+            return self._handover is None
+        now = self._clock()
+        limit = now // self._precision - 1
+        # All that is there is read before anything is delivered: it may be a recall.
+        if self._follow(limit):
+            return True
+        self._caught_up = True
+        if self._late:
+            entries = self._late[:_AT_ONCE]
+            self._deliver([entry >> _KIND_BITS for entry in entries], None, lambda: self._late_done(len(entries)))
+            return True
+        if self._slot is None and not self._next_slot(limit):
+            return self._roll(now)
+        self._continue_slot()
+        return True
+
+    def _follow(self, limit: int) -> bool:
+        """Read what is new in the queue, some of it if it is much; True if there is more."""
+        queue = self.queue
+        if self._followed < queue.min_offset:
+            self._followed = int(queue.min_offset)
+        if self._followed >= queue.max_offset:
+            return False
+        data = queue.entries(self._followed, _CHUNK)
+        if not data:
+            self._followed = int(queue.next_file_offset(self._followed))
+            return True
+        offset = self._followed
+        for physical, size, code in ENTRY.iter_unpack(data):
+            if size != PRE_BLANK_SIZE:
+                due = split_timer_code(code) or self._due_of_record(physical, size)
+                if due is not None and not self._known.is_done(due[0], offset):
+                    self._enter(due[0] // self._precision, offset, due[1], limit)
+            offset += 1
+        self._followed = offset
+        return offset < queue.max_offset
+
+    def _enter(self, slot: int, offset: int, kind: int, limit: int) -> None:
+        entry = offset << _KIND_BITS | kind
+        if slot <= self._fired:
+            if slot <= limit:
+                if kind != TimerKind.RECALL:
+                    self._late.append(entry)
+                return
+            if self._held_from is None:
+                self._held_from = offset
+        self._wheel.add(slot, entry)
+        self.enqueued += 1
+        if self._by_slot is not None:
+            self._by_slot[slot] += 1
+
+    def _next_slot(self, limit: int) -> bool:
+        """Begin with the next slot that is due; False if none is."""
+        popped = self._wheel.pop(limit)
+        if popped is None:
+            if limit >= self._fired:
+                self._fired = limit
+                self._held_from = None
+            return False
+        if self._by_slot is not None:
+            del self._by_slot[popped[0]]
+        self._slot = _Slot(*popped)
+        return True
+
+    def _continue_slot(self) -> None:
+        slot = self._slot
+        assert slot is not None
+        if slot.notes:
+            for offset in slot.notes[-_NOTES:]:
+                record = self._read(offset)
+                if record is not None:
+                    slot.note(record)
+            del slot.notes[-_NOTES:]
+            return
+        entries = slot.entries[slot.position : slot.position + _AT_ONCE]
+        offsets = [entry >> _KIND_BITS for entry in entries if entry & 3 != TimerKind.RECALL]
+        self._deliver(offsets, slot, lambda: self._slot_moved(len(entries)))
+
+    # Delivering
+
+    def _deliver(self, offsets: Sequence[int], slot: _Slot | None, finished: Callable[[], None]) -> None:
+        records = []
+        for offset in offsets:
+            # What was rolled has another entry now.
+            record = self._read(offset) if offset >= self._first_pending else None
+            if record is None or (slot is not None and slot.vanishes(record)):
+                continue
+            message = restored(record)
+            if message is None:
+                logger.error("timer at %s is skipped: it has no topic to go to", record.physical_offset)
+            else:
+                records.append(self._with_times(message))
+        self._hand_over(records, self._count, finished)
+
+    def _hand_over(
+        self,
+        records: Sequence[MessageRecord],
+        stored: Callable[[MessageRecord, PutResult], None],
+        finished: Callable[[], None],
+    ) -> None:
+        def end() -> None:
+            self._handover = None
+            finished()
+
+        self._handover = Handover(self._store, self._appends, records, stored, end)
+        self._handover.put()
+
+    def _late_done(self, count: int) -> None:
+        del self._late[:count]
+        self.dirty = True
+
+    def _slot_moved(self, count: int) -> None:
+        slot = self._slot
+        assert slot is not None
+        slot.position += count
+        self.dirty = True
+        if not slot.left:
+            self._fired = max(self._fired, slot.number)
+            self._slot = None
+
+    def _count(self, record: MessageRecord, result: PutResult) -> None:
+        self.delivered += 1
+        stats = self._stats
+        stats.add("TOPIC_PUT_NUMS", record.topic)
+        stats.add("TOPIC_PUT_SIZE", record.topic, result.size)
+        stats.add("BROKER_PUT_NUMS", self._live.config.cluster_name)
+
+    def _with_times(self, record: MessageRecord) -> MessageRecord:
+        entered = record.store_timestamp // self._precision * self._precision
+        return _with_properties(
+            record, f"{props.TIMER_ENQUEUE_MS}\x01{entered}\x02{props.TIMER_DEQUEUE_MS}\x01{self._clock()}"
+        )
+
+    # Reading
+
+    def _read(self, offset: int) -> MessageRecord | None:
+        """The message at an offset of the queue; None if it is gone."""
+        entry = self.queue.entry(offset)
+        return None if entry is None else self._record_at(entry[0], entry[1])
+
+    def _record_at(self, physical: int, size: int) -> MessageRecord | None:
+        try:
+            return decode_record(self._store.log.read(physical, size))
+        except (OffsetOutOfRange, CorruptRecord) as exc:
+            logger.error("timer at %s is lost: %s", physical, exc)
+            return None
+
+    def _due_of_record(self, physical: int, size: int) -> tuple[int, int] | None:
+        """As `split_timer_code`, by the message itself: RocketMQ's entries do not tell."""
+        record = self._record_at(physical, size)
+        code = None if record is None else timer_code(record.properties)
+        if record is not None and code is None:
+            logger.error("timer at %s is skipped: it does not say when it is due", physical)
+        return None if code is None else split_timer_code(code)
+
+    # Rolling
+
+    @property
+    def _window(self) -> float:
+        """Milliseconds after which a message that is still pending is rolled."""
+        kept = max(self._store.config.reserved_hours, 1) * 3_600_000 * _OLD
+        return min(self._live.config.timer_roll_window * self._precision, kept)
+
+    def _roll(self, now: int) -> bool:
+        """Move `first_pending` on, past what is done with and past what is so old that it is stored anew."""
+        if 0 <= now - self._looked_at_old < _LOOK_AT_OLD:
+            return False
+        queue = self.queue
+        first = max(self._first_pending, int(queue.min_offset))
+        end = self._followed if self._held_from is None else self._held_from
+        old = now - self._window
+        records: list[MessageRecord] = []
+        offset = first
+        for physical, size, code in ENTRY.iter_unpack(queue.entries(first, min(_CHUNK, max(end - first, 0)))):
+            if size != PRE_BLANK_SIZE and self._is_pending(code, physical, size):
+                record = self._record_at(physical, size)
+                if record is not None:
+                    if record.store_timestamp > old or len(records) == _AT_ONCE:
+                        break
+                    records.append(_rolled(record))
+            offset += 1
+        if offset == first:
+            self._looked_at_old = now
+            return False
+        if records:
+            logger.info("storing %d timers anew that wait since %d", len(records), records[0].store_timestamp)
+
+        def moved() -> None:
+            self._first_pending = offset
+            self.dirty = True
+
+        self._hand_over(records, lambda record, result: None, moved)
+        return True
+
+    def _is_pending(self, code: int, physical: int, size: int) -> bool:
+        due = split_timer_code(code) or self._due_of_record(physical, size)
+        return due is not None and due[0] // self._precision > self._fired
+
+
+class _Slot:
+    """What falls due together. `notes` are to be read, and given to `note`, before anything is delivered."""
+
+    __slots__ = ("_keys", "entries", "notes", "number", "position")
+
+    def __init__(self, number: int, entries: array[int]) -> None:
+        self.number = number
+        self.entries = entries
+        self.position = 0
+        self.notes = [entry >> _KIND_BITS for entry in entries if entry & 3 != TimerKind.MESSAGE]
+        self._keys: set[tuple[str, str]] = set()
+
+    @property
+    def left(self) -> int:
+        return len(self.entries) - self.position
+
+    @property
+    def next_offset(self) -> int:
+        return self.entries[self.position] >> _KIND_BITS
+
+    def note(self, record: MessageRecord) -> None:
+        """Remember what a recall takes back, and what a message that was rolled takes the place of."""
+        recalled = record.find_property(props.TIMER_DEL_UNIQKEY)
+        if recalled is not None:
+            topic = record.find_property(props.REAL_TOPIC) or ""
+            self._keys.add((recalled_key(topic, recalled), ""))
+        elif (key := _key(record)) is not None:
+            # A crash between the rolling and its being known, or RocketMQ, leaves the earlier copy pending.
+            self._keys.add((key, _times_rolled(record, -1)))
+
+    def vanishes(self, record: MessageRecord) -> bool:
+        key = _key(record) if self._keys else None
+        return key is not None and ((key, "") in self._keys or (key, _times_rolled(record)) in self._keys)
+
+
+def _key(record: MessageRecord) -> str | None:
+    topic, message_id = record.find_property(props.REAL_TOPIC), record.find_property(props.UNIQ_KEY)
+    return recall_key(topic, message_id) if topic and message_id else None
+
+
+def _times_rolled(record: MessageRecord, more: int = 0) -> str:
+    text = record.find_property(props.TIMER_ROLL_TIMES) or "0"
+    return str((int(text) if text.isdecimal() and len(text) < 10 else 0) + more)
+
+
+def _rolled(record: MessageRecord) -> MessageRecord:
+    return _with_properties(record, f"{props.TIMER_ROLL_TIMES}\x01{_times_rolled(record, 1)}")
+
+
+def _with_properties(record: MessageRecord, more: str) -> MessageRecord:
+    """`record` with more properties; of equal names the last counts. As it is if they would be too long."""
+    text = record.properties.removesuffix(b"\x02")
+    text = text + b"\x02" + more.encode() if text else more.encode()
+    return record if len(text) > props.MAX_LENGTH else replace(record, properties=text)

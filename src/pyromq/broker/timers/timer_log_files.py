@@ -1,0 +1,190 @@
+"""RocketMQ's own files of pending timers, `timerlog` and `timerwheel`, written at a stop so that it can take over.
+
+    timerlog/<20 digits>      units of 52 bytes, and 16 that end a file
+        | 52 | unit before in its slot | magic | written at | delay | record's offset | its size | hash | reserved |
+    timerwheel                two weeks of slots of 32 bytes, slot n at n mod their number
+        | slot | first unit | last unit | timers, less recalls | 0 |
+
+The same bytes as RocketMQ 5.5 (TimerLog.java, TimerWheel.java). We read none of it: the timer queue and `timercheck`
+say the same (docs/decisions/0005-timers-live-in-their-queue.md). All numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyromq.store.disk import Disk
+from pyromq.store.format import segment_name
+from pyromq.store.tags import TimerKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from pyromq.store.queues.consume_queue import ConsumeQueue
+
+    Int64s = npt.NDArray[np.int64]
+
+TIMER_LOG = "timerlog"
+TIMER_WHEEL = "timerwheel"
+
+_UNIT = np.dtype(
+    [
+        ("unit_size", ">i4"),
+        ("previous", ">i8"),  # position of the unit before it in its slot, -1 if there is none
+        ("magic", ">i4"),
+        ("written", ">i8"),  # ms
+        ("delay", ">i4"),  # ms from there to its slot
+        ("physical", ">i8"),
+        ("size", ">i4"),
+        ("topic_hash", ">i4"),  # only to count by topic; 0 counts for none
+        ("reserved", ">i8"),
+    ]
+)
+_SLOT = np.dtype([("number", ">i8"), ("first", ">i8"), ("last", ">i8"), ("timers", ">i4"), ("magic", ">i4")])
+_ENTRY = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
+_BLANK = struct.Struct(">iqi")  # what is left of the file, 0, a magic
+_BLANK_MAGIC = (0xBBCCDDEE ^ (1880681586 + 8)) - (1 << 32)
+
+_WEEK = 7 * 86_400  # slots, whatever the precision
+_WHEEL_SLOTS = 2 * _WEEK
+_BLANK_SLOTS = 60
+_DEFAULT, _ROLL, _DELETE = 1, 2, 4  # bits of a unit's magic
+_CHUNK = 8192
+
+
+def write_timer_files(
+    root: Path,
+    queue: ConsumeQueue,
+    waiting: Int64s,
+    followed: int,
+    now: int,
+    *,
+    precision: int,
+    roll_window: int,
+    file_size: int,
+    disk: Disk | None = None,
+) -> int:
+    """Replace both by what is `waiting`, in the order of the queue: offset, kind, start of the step it falls due in.
+
+    `followed` is where the queue has been read up to. Returns the end of the timer log, once all of it is on disk; 0 if
+    nothing waits, and then there are no files. OSError may leave some of it.
+    """
+    disk = disk or Disk()
+    log, wheel = root / TIMER_LOG, root / TIMER_WHEEL
+    if log.exists():
+        shutil.rmtree(log)
+    for path in (wheel, *root.glob(f"{TIMER_WHEEL}.*")):  # the others are older states of it
+        disk.delete(path)
+    disk.sync_folder(root)
+    if not len(waiting):
+        return 0
+    now -= now % precision
+    offsets, kinds, outs = waiting[:, 0], waiting[:, 1], waiting[:, 2]
+    dues, rolls = _when(outs, now, precision, roll_window)
+    magics = _DEFAULT | np.where(rolls, _ROLL, 0) | np.where(kinds == TimerKind.RECALL, _DELETE, 0)
+    if offsets[-1] < followed - 1:
+        # RocketMQ goes on in the queue behind the last unit. This one is in a slot that it has behind it.
+        past = min(int(outs.min()), now) - precision
+        offsets, dues, magics = np.append(offsets, followed - 1), np.append(dues, past), np.append(magics, _DEFAULT)
+        kinds = np.append(kinds, TimerKind.MESSAGE)
+    units = np.zeros(len(offsets), _UNIT)
+    units["unit_size"] = _UNIT.itemsize
+    units["magic"] = magics
+    units["written"] = now
+    units["delay"] = dues - now
+    units["physical"], units["size"] = _places(queue, offsets)
+    positions = _positions(len(units), file_size)
+    slots = _link(units, positions, dues // precision, kinds)
+    end = _write_log(log, units, file_size, disk)
+    _write_wheel(wheel, slots, disk)
+    disk.sync_folder(root)
+    return end
+
+
+def _when(outs: Int64s, now: int, precision: int, window: int) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    """The start of the slot that each goes into, and whether it is only rolled there, by RocketMQ's rule."""
+    window = window if 2 <= window <= _WEEK - _BLANK_SLOTS else _WEEK - _BLANK_SLOTS
+    left = outs - now
+    rolls = left >= window * precision
+    # Not to be rolled again soon after, those that would be wait for half as long.
+    soon = left - window * precision < window // 3 * precision
+    rolled_at = now + np.where(soon, window // 2 * precision, window * precision)
+    return np.where(rolls, rolled_at, outs), rolls
+
+
+def _places(queue: ConsumeQueue, offsets: Int64s) -> tuple[Int64s, Int64s]:
+    """Where the records of ascending `offsets` lie, and how long they are."""
+    physical, sizes = np.full(len(offsets), -1, np.int64), np.zeros(len(offsets), np.int64)
+    at = 0
+    while at < len(offsets):
+        first = int(offsets[at])
+        entries = np.frombuffer(queue.entries(first, _CHUNK), _ENTRY)
+        stop = int(np.searchsorted(offsets, first + len(entries)))
+        if stop == at:  # its file is missing; nobody finds what it stood for
+            at += 1
+            continue
+        chosen = entries[offsets[at:stop] - first]
+        physical[at:stop], sizes[at:stop] = chosen["physical"], chosen["size"]
+        at = stop
+    return physical, sizes
+
+
+def _per_file(file_size: int) -> int:
+    return (file_size - _BLANK.size) // _UNIT.itemsize
+
+
+def _positions(count: int, file_size: int) -> Int64s:
+    numbers = np.arange(count, dtype=np.int64)
+    per_file = _per_file(file_size)
+    return numbers // per_file * file_size + numbers % per_file * _UNIT.itemsize
+
+
+def _link(units: Any, positions: Int64s, numbers: Int64s, kinds: Int64s) -> Any:
+    """Chain the units of each slot, and give the slots of the wheel, in ascending order."""
+    order = np.argsort(numbers, kind="stable")
+    ordered, places = numbers[order], positions[order]
+    is_first = np.append(True, ordered[1:] != ordered[:-1])
+    units["previous"][order] = np.where(is_first, -1, np.append(-1, places[:-1]))
+    starts = np.flatnonzero(is_first)
+    slots = np.zeros(len(starts), _SLOT)
+    slots["number"] = ordered[starts]
+    slots["first"] = places[starts]
+    slots["last"] = places[np.append(starts[1:], len(ordered)) - 1]
+    slots["timers"] = np.add.reduceat(np.where(kinds[order] == TimerKind.RECALL, -1, 1), starts)
+    return slots
+
+
+def _write_log(folder: Path, units: Any, file_size: int, disk: Disk) -> int:
+    disk.make_folder(folder)
+    per_file = _per_file(file_size)
+    end = 0
+    for start in range(0, len(units), per_file):
+        data = units[start : start + per_file].tobytes()
+        base = start // per_file * file_size
+        end = base + len(data)
+        if start + per_file < len(units):
+            data += _BLANK.pack(file_size - len(data), 0, _BLANK_MAGIC)
+        fd = disk.create(folder / segment_name(base), file_size, reserve=False)
+        with contextlib.closing(os.fdopen(fd, "r+b", buffering=0)):
+            disk.write(fd, data, 0)
+            disk.sync(fd)
+    disk.sync_folder(folder)
+    return end
+
+
+def _write_wheel(path: Path, slots: Any, disk: Disk) -> None:
+    fd = disk.create(path, _WHEEL_SLOTS * _SLOT.itemsize, reserve=False)
+    with contextlib.closing(os.fdopen(fd, "r+b", buffering=0)):
+        places = slots["number"].astype(np.int64) % _WHEEL_SLOTS
+        # Slots that lie side by side are written together.
+        for run in np.split(np.arange(len(slots)), np.flatnonzero(np.diff(places) != 1) + 1):
+            disk.write(fd, slots[run].tobytes(), int(places[run[0]]) * _SLOT.itemsize)
+        disk.sync(fd)

@@ -1,0 +1,97 @@
+"""Keeps what timers must remember over a restart: their progress, while they run, and RocketMQ's files at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from pyromq.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyromq.store import MessageStore
+
+    from ..config import LiveConfig
+    from .checkpoint import TimerCheckpoint, TimerProgress
+    from .delivery import TimerService
+
+logger = logging.getLogger(__name__)
+
+_LAST_FLUSH = 10.0
+
+
+class TimerUpkeep:
+    """Saves the progress of `timers` every `timer_flush_interval`, if there was any.
+
+    What was delivered is on disk before the file says so. Otherwise a power failure could take the delivered copy, and
+    the timer would count as done.
+    """
+
+    def __init__(
+        self,
+        timers: TimerService,
+        store: MessageStore,
+        live: LiveConfig,
+        clock: Callable[[], int],
+        checkpoint: TimerCheckpoint,
+    ) -> None:
+        self._timers = timers
+        self._store = store
+        self._live = live
+        self._clock = clock
+        self._checkpoint = checkpoint
+
+    def load(self) -> None:
+        """Let the timers go on where they were. StoreError if the file cannot be read."""
+        self._timers.load(self._checkpoint.load())
+
+    async def run(self) -> None:
+        """Save until cancelled. What cannot be saved is said, and tried again."""
+        while True:
+            await asyncio.sleep(self._live.config.timer_flush_interval / 1000)
+            if not self._timers.dirty:
+                continue
+            self._timers.dirty = False
+            try:
+                await self._save()
+            except (OSError, StoreError) as exc:
+                self._timers.dirty = True
+                logger.error("%s not written: %s; trying again", self._checkpoint.path, exc)
+
+    async def _save(self) -> None:
+        progress = self._timers.progress()
+        await asyncio.wrap_future(self._store.flushed())
+        await asyncio.to_thread(self._checkpoint.save, progress, self._clock())
+
+    async def close(self) -> None:
+        """Save the progress, and what is pending in RocketMQ's way. Nothing may be delivered any more."""
+        progress = self._timers.progress()
+        if not progress.queue_offset:
+            return  # nobody ever sent one
+        try:
+            async with asyncio.timeout(_LAST_FLUSH):
+                await asyncio.wrap_future(self._store.flushed())
+            await asyncio.to_thread(self._write_all, progress)
+        except (OSError, StoreError) as exc:  # a time-out is one
+            logger.error("timers not saved: %s; some may be delivered again", exc)
+
+    def _write_all(self, progress: TimerProgress) -> None:
+        from .timer_log_files import write_timer_files  # which needs numpy, as a start does not
+
+        config = self._live.config
+        now = self._clock()
+        # First without the files, then with them: whenever it breaks off, what is there means what it says.
+        self._checkpoint.save(progress, now)
+        log_end = write_timer_files(
+            self._store.root,
+            self._timers.queue,
+            self._timers.waiting(),
+            progress.queue_offset,
+            now,
+            precision=config.timer_step,
+            roll_window=config.timer_roll_window,
+            file_size=config.timer_log_file_size,
+        )
+        self._checkpoint.save(progress, now, log_end)

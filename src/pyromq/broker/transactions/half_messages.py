@@ -1,0 +1,188 @@
+"""Half messages: what a message of a transaction is while nobody knows how that ends (docs/spec/broker.md 5).
+
+It lies in the half topic, where nobody consumes it, and keeps its real topic and queue among its properties. Whenever
+its producer is asked about it, it is stored anew behind all others, as a copy that counts how often that was; the
+queue of half messages is thus read from the front and never twice. A copy names its origin, the place that the message
+got when it was sent, since its sender knows only that one.
+
+Only rules: they take the time as an argument and give the record that is to be stored.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pyromq.protocol import properties as props
+from pyromq.protocol import sysflag
+from pyromq.protocol.header import parse_int
+
+from ..timers.delay_levels import restored
+from ..topics import TRANSACTION_GIVEN_UP, TRANSACTION_HALF
+
+if TYPE_CHECKING:
+    from pyromq.protocol.headers import EndTransaction
+    from pyromq.protocol.record import MessageRecord
+
+# What the broker itself writes into half messages. A sender may have copied it from a message that it consumed.
+_BOOKKEEPING = (props.TRANSACTION_CHECK_TIMES, props.TRAN_PREPARED_QUEUE_OFFSET)
+# Raw bytes that every copy contains, and hardly anything else.
+COPY_MARK = f"{props.TRAN_PREPARED_QUEUE_OFFSET}{props.NAME_VALUE_SEPARATOR}".encode()
+
+
+def is_half(properties: dict[str, str], reconsume_times: int) -> bool:
+    """Whether what is sent is a half message.
+
+    Not so what a consumer sends to be retried: it only still has the properties of the message that it consumed.
+    """
+    if properties.get(props.TRAN_MSG, "").lower() != "true":
+        return False
+    return not (reconsume_times > 0 and _number(properties.get(props.DELAY)) > 0)
+
+
+def prepared(record: MessageRecord, properties: dict[str, str]) -> MessageRecord:
+    """`record`, whose properties are `properties`, as a half message."""
+    kept = properties | {props.REAL_TOPIC: record.topic, props.REAL_QID: str(record.queue_id)}
+    for name in _BOOKKEEPING:
+        kept.pop(name, None)
+    return _in_half_topic(record, kept)
+
+
+def renewed(half: MessageRecord, store_host: bytes, check_times: int) -> MessageRecord:
+    """The next copy of a half message, about which its producer was asked `check_times` times."""
+    kept = _properties(half) | {props.TRAN_PREPARED_QUEUE_OFFSET: str(origin(half))}
+    if check_times:
+        kept[props.TRANSACTION_CHECK_TIMES] = str(check_times)
+    return replace(_in_half_topic(half, kept), store_host=store_host)
+
+
+def given_up(half: MessageRecord, store_host: bytes) -> MessageRecord:
+    """The message as operators find it, when nobody is asked about it any more."""
+    return replace(half, topic=TRANSACTION_GIVEN_UP, queue_id=0, store_host=store_host)
+
+
+def resumed(record: MessageRecord, store_host: bytes) -> MessageRecord:
+    """A message that was given up, or any other, as a new half message."""
+    kept = {props.REAL_TOPIC: record.topic, props.REAL_QID: str(record.queue_id)} | _properties(record)
+    kept.pop(props.TRAN_PREPARED_QUEUE_OFFSET, None)
+    kept[props.TRANSACTION_CHECK_TIMES] = "0"
+    return replace(_in_half_topic(record, kept), store_host=store_host, prepared_transaction_offset=0)
+
+
+def committed(half: MessageRecord, store_host: bytes) -> MessageRecord | None:
+    """The message that consumers see; None if the half message does not say where that should be."""
+    message = restored(half)
+    if message is None:
+        return None
+    return replace(
+        message,
+        sys_flag=sysflag.with_transaction_type(half.sys_flag, sysflag.COMMIT),
+        store_host=store_host,
+        prepared_transaction_offset=half.physical_offset,
+    )
+
+
+def as_sent(half: MessageRecord) -> MessageRecord:
+    """The message as its producer knows it, to be asked about: its real topic and queue, the place of the half one."""
+    return restored(half) or half
+
+
+def origin(half: MessageRecord) -> int:
+    """The offset in the half queue that the message had when it was sent."""
+    known = _number(half.find_property(props.TRAN_PREPARED_QUEUE_OFFSET))
+    return known if known >= 0 else half.queue_offset
+
+
+def is_same(one: MessageRecord, other: MessageRecord) -> bool:
+    """Whether two half messages are copies of one message, and do not just say so."""
+    return (
+        origin(one) == origin(other)
+        and one.born_timestamp == other.born_timestamp
+        and one.find_property(props.UNIQ_KEY) == other.find_property(props.UNIQ_KEY)
+        and one.body == other.body
+    )
+
+
+def objection(half: MessageRecord, header: EndTransaction) -> str | None:
+    """Why the end of a transaction does not fit the half message that it names."""
+    if half.find_property(props.PGROUP) != header.producer_group:
+        return "The producer group wrong"
+    if half.queue_offset != header.tran_state_table_offset:
+        return "The transaction state table offset wrong"
+    if half.physical_offset != header.commit_log_offset:
+        return "The commit log offset wrong"
+    return None
+
+
+def comes_too_late(half: MessageRecord, timeout: int, now: int) -> bool:
+    """Whether the producer asked not to be asked for a while, and that is over: then only its answer counts.
+
+    All times are milliseconds.
+    """
+    text = half.find_property(props.CHECK_IMMUNITY_TIME_IN_SECONDS)
+    return text is not None and now - half.born_timestamp > max(_immunity(text, timeout), timeout)
+
+
+class Verdict(Enum):
+    """What is to be done about a half message that nobody has decided."""
+
+    WAIT = "wait"  # it is young, and so are all behind it
+    SPARE = "spare"  # its producer does not want to be asked yet; those behind it may
+    ASK = "ask"
+    GIVE_UP = "give up"
+
+
+def verdict(half: MessageRecord, now: int, *, timeout: int, check_max: int, kept: int) -> Verdict:
+    """What is to be done about `half`, which nobody has decided.
+
+    A producer is asked once its message is `timeout` old, or as old as it asked for, and `check_max` times. A message
+    that is older than `kept`, the time after which the log is deleted, is given up before that. All milliseconds.
+    """
+    age = now - half.born_timestamp
+    immunity = half.find_property(props.CHECK_IMMUNITY_TIME_IN_SECONDS)
+    if immunity is None and 0 <= age < timeout:
+        return Verdict.WAIT
+    if check_times(half) >= check_max or age > kept:
+        return Verdict.GIVE_UP
+    if immunity is not None and age < _immunity(immunity, timeout):
+        return Verdict.SPARE
+    return Verdict.ASK
+
+
+def check_times(half: MessageRecord) -> int:
+    """How often the producer was asked."""
+    return max(0, _number(half.find_property(props.TRANSACTION_CHECK_TIMES), 32))
+
+
+def _in_half_topic(record: MessageRecord, properties: dict[str, str]) -> MessageRecord:
+    return replace(
+        record,
+        topic=TRANSACTION_HALF,
+        queue_id=0,
+        # With these bits set it would have no entry in its queue, and nobody would find it.
+        sys_flag=sysflag.with_transaction_type(record.sys_flag, sysflag.NOT_TRANSACTION),
+        properties=props.encode(props.render(properties)),
+    )
+
+
+def _properties(record: MessageRecord) -> dict[str, str]:
+    return props.parse(props.decode(record.properties))
+
+
+def _immunity(text: str, timeout: int) -> int:
+    """For how many milliseconds a message is not asked about, by its property, which is in seconds."""
+    try:
+        seconds = parse_int(64, text)
+    except ValueError:
+        return timeout
+    return timeout if seconds == -1 else seconds * 1000
+
+
+def _number(text: str | None, bits: int = 64) -> int:
+    """-1 if it is none."""
+    try:
+        return -1 if text is None else parse_int(bits, text)
+    except ValueError:
+        return -1

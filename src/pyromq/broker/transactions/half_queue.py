@@ -1,0 +1,272 @@
+"""The half messages of a broker in its store, with what is known of their fate.
+
+All of it is in the store: half messages in their topic, done ones in the op topic, and how far both were looked through
+as offsets of a group. So a restart, even on files of RocketMQ, goes on where the broker ended.
+
+Whatever follows a half message, the message that consumers see or its next copy, is written first, and right behind it
+the op record. A crash may thus keep one op record from the log, that of the very last message, and `load` makes up for
+it: nothing is lost, and nothing comes twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyromq.errors import CorruptRecord, OffsetOutOfRange
+from pyromq.protocol import properties as props
+from pyromq.protocol import sysflag
+from pyromq.protocol.record import decode_record
+from pyromq.store import PutStatus
+from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
+
+from ..topics import TRANSACTION_HALF, TRANSACTION_OP
+from .half_messages import COPY_MARK, is_same, origin
+from .op_records import Decided, offsets_in, op_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyromq.protocol.record import MessageRecord
+    from pyromq.store import MessageStore, PutResult
+    from pyromq.store.queues.consume_queue import ConsumeQueue
+
+    from ..appends import Appends
+    from ..offsets.consumer_offsets import ConsumerOffsets
+
+logger = logging.getLogger(__name__)
+
+GROUP = "CID_RMQ_SYS_TRANS"
+
+_AT_ONCE = 1024  # entries that are looked at together
+_REMEMBERED = 65_536  # messages that had copies, about 200 bytes each
+
+
+@dataclass(slots=True)
+class _Copy:
+    """The newest copy of a half message."""
+
+    offset: int
+    decided: bool = False
+
+
+class HalfQueue:
+    """Half messages and op records. `clock` gives epoch milliseconds, `store_host` stands for this broker."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        appends: Appends,
+        offsets: ConsumerOffsets,
+        clock: Callable[[], int],
+        store_host: bytes,
+    ) -> None:
+        self._store = store
+        self._appends = appends
+        self._offsets = offsets
+        self._clock = clock
+        self._store_host = store_host
+        # Of messages that were renewed, by the offset that their senders know. Decided ones may be forgotten.
+        self._copies: dict[int, _Copy] = {}
+        # Half messages whose op record could not be written, for want of a disk: they are done with all the same.
+        self.owed: set[int] = set()
+
+    # Where things are
+
+    @property
+    def end(self) -> int:
+        """The offset that the next half message gets."""
+        queue = self._store.queues.find(TRANSACTION_HALF, 0)
+        return 0 if queue is None else int(queue.max_offset)
+
+    @property
+    def op_end(self) -> int:
+        """The offset that the next op record gets."""
+        queue = self._store.queues.find(TRANSACTION_OP, 0)
+        return 0 if queue is None else int(queue.max_offset)
+
+    def position(self) -> tuple[int, int]:
+        """The first half message and the first op record that have to be looked at."""
+        return self._position(TRANSACTION_HALF), self._position(TRANSACTION_OP)
+
+    def _position(self, topic: str) -> int:
+        queue = self._store.queues.find(topic, 0)
+        if queue is None:
+            return 0
+        saved = self._offsets.get(GROUP, topic, 0)
+        return min(max(saved or 0, int(queue.min_offset)), int(queue.max_offset))
+
+    def move_on(self, half_offset: int, op_offset: int) -> None:
+        """What is before these offsets is done with. All that it was done for must have been flushed."""
+        self._offsets.commit(GROUP, TRANSACTION_HALF, 0, half_offset)
+        self._offsets.commit(GROUP, TRANSACTION_OP, 0, op_offset)
+        # That one was decided is worth remembering: whoever answered a question may then still send the end itself.
+        keep_decided = len(self._copies) < _REMEMBERED
+        self._copies = {
+            first: copy
+            for first, copy in self._copies.items()
+            if copy.offset >= half_offset or (copy.decided and keep_decided)
+        }
+
+    # Reading
+
+    def at(self, offset: int) -> MessageRecord | None:
+        """The half message at an offset of its queue; None if it cannot be read."""
+        queue = self._store.queues.find(TRANSACTION_HALF, 0)
+        entry = None if queue is None else queue.entry(offset)
+        if entry is None or entry[1] == PRE_BLANK_SIZE:
+            return None
+        try:
+            return decode_record(self._store.log.read(entry[0], entry[1]), check_crc=False)
+        except (OffsetOutOfRange, CorruptRecord) as exc:
+            logger.error("half message %d at %d cannot be read: %s", offset, entry[0], exc)
+            return None
+
+    def named(self, physical_offset: int) -> MessageRecord | None:
+        """The half message at a place of the log; None if there is none."""
+        try:
+            record = decode_record(self._store.message_at(physical_offset), check_crc=False)
+        except (OffsetOutOfRange, CorruptRecord):
+            return None
+        return record if record.topic == TRANSACTION_HALF else None
+
+    def read_ops(self, decided: Decided, count: int) -> int:
+        """Let `decided` learn of some more op records, about `count`; gives how many were looked at."""
+        queue = self._store.queues.find(TRANSACTION_OP, 0)
+        if queue is None or decided.op_offset >= queue.max_offset:
+            return 0
+        offset = decided.op_offset
+        entries = queue.entries(offset, count)
+        if not entries:  # a file is missing
+            gone = min(int(queue.next_file_offset(offset)), int(queue.max_offset)) - offset
+            for _ in range(gone):
+                decided.read(())
+            return gone
+        end = self.end
+        for physical, size, _ in ENTRY.iter_unpack(entries):
+            # An offset that no half message has is of no meaning, and would be waited for for ever.
+            decided.read([offset for offset in self._offsets_at(physical, size) if offset < end])
+        return len(entries) // ENTRY.size
+
+    def _offsets_at(self, physical: int, size: int) -> list[int]:
+        if size == PRE_BLANK_SIZE:
+            return []
+        try:
+            return offsets_in(decode_record(self._store.log.read(physical, size), check_crc=False))
+        except (OffsetOutOfRange, CorruptRecord) as exc:
+            logger.error("op record at %d cannot be read: %s", physical, exc)
+            return []
+
+    # Deciding
+
+    def decide(self, half: MessageRecord) -> int | None:
+        """The offset whose op record decides `half`: its own, or that of its newest copy. None if that was decided.
+
+        A commit or rollback that names an older copy counts for the newest: its sender may not know that there is one.
+        """
+        copy = self._copies.get(origin(half))
+        if copy is None:
+            return half.queue_offset
+        if copy.offset != half.queue_offset:
+            newest = self.at(copy.offset)
+            if newest is None or not is_same(newest, half):
+                return half.queue_offset
+        if copy.decided:
+            return None
+        copy.decided = True
+        return copy.offset
+
+    def undecide(self, half: MessageRecord) -> None:
+        """What `decide` was asked for could not be done."""
+        copy = self._copies.get(origin(half))
+        if copy is not None:
+            copy.decided = False
+
+    def op(self, offset: int) -> tuple[ConsumeQueue, MessageRecord]:
+        """The op record that says that a half message is done with, and the queue to put it into."""
+        return self._store.queue(TRANSACTION_OP, 0), op_record(offset, self._clock(), self._store_host)
+
+    # Writing at once
+
+    def put(self, record: MessageRecord) -> PutResult:
+        """Store what follows a half message; `close` must be next."""
+        return self._appends.put_again(self._store.queue(record.topic, record.queue_id), record)
+
+    def close(self, offset: int) -> None:
+        """Write that a half message is done with."""
+        result = self._appends.put_again(*self.op(offset))
+        if result.status is PutStatus.PUT_OK:
+            self.owed.discard(offset)
+        else:
+            logger.error("half message %d is done with and not marked: %s; trying again", offset, result.error)
+            self.owed.add(offset)
+
+    def was_renewed(self, half: MessageRecord, offset: int) -> None:
+        """The newest copy of `half` is now at `offset`."""
+        self._copies[origin(half)] = _Copy(offset)
+
+    # After a start
+
+    def load(self) -> None:
+        """Find the copies, and write what a crash kept from being written. Offsets must have been loaded."""
+        queue = self._store.queues.find(TRANSACTION_HALF, 0)
+        if queue is None:
+            return
+        start, op_start = self.position()
+        # A power failure may have taken messages that these offsets count. The next ones get the same offsets again.
+        self.move_on(start, op_start)
+        decided = Decided(start, self.end, op_start)
+        while self.read_ops(decided, _AT_ONCE):
+            pass
+        self._find_copies(queue, decided, start)
+        self._close_committed(decided)
+
+    def _find_copies(self, queue: ConsumeQueue, decided: Decided, offset: int) -> None:
+        while (offset := decided.next_open(offset)) < queue.max_offset:
+            entry = queue.entry(offset)
+            if entry is not None and self._is_copy(entry[0], entry[1]) and (half := self.at(offset)) is not None:
+                known = self._copies.get(origin(half))
+                before = origin(half) if known is None else known.offset
+                if before < offset and decided.is_open(before):
+                    older = self.at(before)
+                    if older is not None and is_same(older, half):
+                        logger.warning("half message %d was renewed as %d when the broker ended", before, offset)
+                        self.close(before)
+                self.was_renewed(half, offset)
+            offset += 1
+
+    def _is_copy(self, physical: int, size: int) -> bool:
+        # Without decoding: of many thousands a few are copies.
+        return self._store.log.holds(physical, size) and COPY_MARK in bytes(self._store.log.read(physical, size))
+
+    def _close_committed(self, decided: Decided) -> None:
+        """See whether the newest message of all is a committed one whose half message is still open."""
+        newest = max(self._store.queues, key=lambda queue: queue.max_physical, default=None)
+        offset = None if newest is None else newest.last_real(newest.max_offset)
+        entry = None if newest is None or offset is None else newest.entry(offset)
+        if entry is None or not self._store.log.holds(entry[0], entry[1]):
+            return
+        try:
+            message = decode_record(self._store.log.read(entry[0], entry[1]), check_crc=False)
+        except CorruptRecord:
+            return
+        half = self.named(message.prepared_transaction_offset)
+        if half is None or not _is_commit_of(message, half):
+            return
+        place = self.decide(half)
+        if place is not None and decided.is_open(place):
+            logger.warning("half message %d was committed when the broker ended", place)
+            self.close(place)
+
+
+def _is_commit_of(message: MessageRecord, half: MessageRecord) -> bool:
+    """Whether `message` is what became of `half`, and not what a consumer sent back later, say."""
+    return (
+        sysflag.transaction_type(message.sys_flag) == sysflag.COMMIT
+        and message.prepared_transaction_offset == half.physical_offset
+        and message.reconsume_times == half.reconsume_times
+        and message.born_timestamp == half.born_timestamp
+        and message.find_property(props.UNIQ_KEY) == half.find_property(props.UNIQ_KEY)
+        and message.body == half.body
+    )

@@ -1,0 +1,1 @@
+"""`pyromq message`: finding, reading, following, sending, exporting and importing messages."""

@@ -1,0 +1,151 @@
+"""Apps and verbs: what makes a coroutine function a verb of `pyromq <noun>`, with the options that all verbs have.
+
+How a noun is written stands in `pyromq/cli/__init__.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from .common_options import common_last
+from .execution import carry_out
+from .output import Output
+from .session import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+TIMEOUT = 3.0
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+Verb = TypeVar("Verb", bound="Callable[..., Any]")
+
+Namesrv = Annotated[str | None, typer.Option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers, by ';'.")]
+ContextName = Annotated[str | None, typer.Option("--context", metavar="NAME", help="A saved connection.")]
+OutputForm = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
+Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SEC", min=0.1, help="For the whole command.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="Plain text; also with NO_COLOR set.")]
+Watch = Annotated[float | None, typer.Option("--watch", metavar="SEC", min=0.1, help="Repeat until Ctrl-C.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+
+
+def new_app(sentence: str, *, alone: bool = False) -> typer.Typer:
+    """The typer app of a noun, or of a word between noun and verb (`app.add_typer(offsets, name="offsets")`).
+
+    With `alone` the noun is itself the verb, as in `pyromq doctor`: the one of its name.
+    """
+    app = typer.Typer(
+        help=sentence,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        context_settings=_HELP,
+    )
+    if not alone:
+        # Without it typer would drop the name of a verb that is alone.
+        app.callback()(_nothing)
+    return app
+
+
+def run_app(app: typer.Typer, noun: str, arguments: list[str]) -> int:
+    """Run a noun; the result is the exit code of the process."""
+    words = common_last(arguments)
+    if words and words[0] == "help":
+        words = ["--help"]
+    try:
+        narrowed(app, words)(words, prog_name=f"pyromq {noun}")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else int(bool(done.code))
+    return 0
+
+
+def narrowed(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
+    """The app with only the verb that is asked for; all of it for help and for unknown words.
+
+    Typer builds a validator for each parameter of each verb, which for twelve verbs takes longer than what they do.
+    """
+    first = words[0] if words else ""
+    slim = copy.copy(app)
+    slim.registered_commands = [each for each in app.registered_commands if each.name == first]
+    slim.registered_groups = []
+    for each in app.registered_groups:
+        if each.name == first and each.typer_instance is not None:
+            group = copy.copy(each)
+            group.typer_instance = narrowed(each.typer_instance, words[1:])
+            slim.registered_groups.append(group)
+    return slim if slim.registered_commands or slim.registered_groups else app
+
+
+def _nothing() -> None:
+    pass
+
+
+# Verbs
+
+
+def reading(
+    app: typer.Typer, name: str, *, timeout: float | None = TIMEOUT, connects: bool = True
+) -> Callable[[Verb], Verb]:
+    """A verb that only looks: it has --watch. `timeout` None is for one that goes on until it is stopped."""
+    return _verb(app, name, {"watch": (Watch, None)}, timeout, connects=connects)
+
+
+def changing(
+    app: typer.Typer, name: str, *, timeout: float | None = TIMEOUT, connects: bool = True
+) -> Callable[[Verb], Verb]:
+    """A verb that changes something: it has --yes and --dry-run, and asks `session.agreed` before it does."""
+    return _verb(app, name, {"yes": (Yes, False), "dry_run": (DryRun, False)}, timeout, connects=connects)
+
+
+def _verb(
+    app: typer.Typer, name: str, further: Mapping[str, tuple[Any, Any]], timeout: float | None, *, connects: bool
+) -> Callable[[Verb], Verb]:
+    common: dict[str, tuple[Any, Any]] = {
+        "output": (OutputForm, Output.table),
+        **further,
+        "namesrv": (Namesrv, None),
+        "context": (ContextName, None),
+        "timeout": (Timeout, None),
+        "no_color": (NoColor, False),
+    }
+    if not connects:
+        for unused in ("namesrv", "context", "timeout", "watch"):
+            common.pop(unused, None)
+
+    def register(function: Verb) -> Verb:
+        @functools.wraps(function)
+        def command(ctx: typer.Context, **given: Any) -> None:
+            options = {option: given.pop(option) for option in common}
+            asked = Asked(ctx.command_path, **options)
+            raise typer.Exit(carry_out(function, given, asked, timeout, connects=connects))
+
+        _declare(command, function, common)
+        app.command(name, context_settings=_HELP)(command)
+        return function
+
+    return register
+
+
+def _declare(command: Callable[..., None], function: Callable[..., Any], common: Mapping[str, tuple[Any, Any]]) -> None:
+    """Tell typer of the parameters: those of the verb but for the session, then the common ones."""
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter("ctx", keyword, annotation=typer.Context),
+        *(each.replace(kind=keyword) for each in own),
+        *(
+            inspect.Parameter(option, keyword, default=default, annotation=kind)
+            for option, (kind, default) in common.items()
+        ),
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer looks there
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    del command.__wrapped__  # type: ignore[attr-defined]  # or the annotations would be looked for behind it

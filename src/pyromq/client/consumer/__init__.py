@@ -1,0 +1,1 @@
+"""Consumers: push and pull, their queues, their progress and their handlers."""

@@ -1,0 +1,95 @@
+"""The settings of a consumer, each with what it may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ConfigError
+
+from ..names import check_group
+from .send_back import CONCURRENT_RETRIES, UNLIMITED
+from .start_offset import StartAt, consume_from_where
+
+if TYPE_CHECKING:
+    from .allocation import Strategy
+    from .handlers import OnError
+    from .offset_store import OffsetStore
+
+_REFUSED_GROUP = "DEFAULT_CONSUMER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """What a `Consumer` was made with; see there."""
+
+    group: str
+    broadcast: bool
+    ordered: bool
+    start_at: StartAt | datetime
+    allocate: Strategy
+    max_concurrency: int
+    batch: int
+    pull_batch: int
+    max_cached: int
+    max_cached_mib: int
+    max_span: int
+    max_retries: int | None
+    suspend: float
+    consume_timeout: float
+    drain: float
+    on_error: OnError | None
+    offset_store: OffsetStore | None
+
+    def __post_init__(self) -> None:
+        check_group(self.group)
+        if self.group == _REFUSED_GROUP:
+            raise ConfigError(f"{_REFUSED_GROUP} is the name of no group: give one that says who consumes")
+        for name, low, high in (
+            ("max_concurrency", 1, 1000),
+            ("batch", 1, 1024),
+            ("pull_batch", 1, 1024),
+            ("max_cached", 1, 65535),
+            ("max_cached_mib", 1, 1024),
+            ("max_span", 1, 65535),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ConfigError(f"{name} must be between {low} and {high}, not {value!r}")
+        if self.max_retries is not None and self.max_retries < 0:
+            raise ConfigError(f"max_retries must be 0 or more, or None for the usual number, not {self.max_retries}")
+        if not self.consume_timeout > 0:
+            raise ConfigError(f"consume_timeout must be more than 0 seconds, not {self.consume_timeout!r}")
+        if self.suspend < 0 or self.drain < 0:
+            raise ConfigError("suspend and drain are seconds, and not negative")
+        if isinstance(self.start_at, datetime) and self.start_at.tzinfo is None:
+            raise ConfigError("start_at needs a time zone")
+
+    @property
+    def retries(self) -> int:
+        """How often a message is tried again before it is a dead letter."""
+        if self.max_retries is not None:
+            return self.max_retries
+        return UNLIMITED if self.ordered else CONCURRENT_RETRIES
+
+    def java_names(self) -> dict[str, object]:
+        """As operators know them (307)."""
+        return {
+            "consumerGroup": self.group,
+            "messageModel": "BROADCASTING" if self.broadcast else "CLUSTERING",
+            "consumeFromWhere": consume_from_where(self.start_at).value,
+            "allocateMessageQueueStrategy": self.allocate.name,
+            "consumeThreadMin": self.max_concurrency,
+            "consumeThreadMax": self.max_concurrency,
+            "consumeMessageBatchMaxSize": self.batch,
+            "pullBatchSize": self.pull_batch,
+            "pullInterval": 0,
+            "pullThresholdForQueue": self.max_cached,
+            "pullThresholdSizeForQueue": self.max_cached_mib,
+            "consumeConcurrentlyMaxSpan": self.max_span,
+            "maxReconsumeTimes": -1 if self.max_retries is None else self.max_retries,
+            "suspendCurrentQueueTimeMillis": int(self.suspend * 1000),
+            "consumeTimeout": self.consume_timeout / 60,
+            "awaitTerminationMillisWhenShutdown": int(self.drain * 1000),
+        }

@@ -1,0 +1,205 @@
+"""Where a group's progress is kept: at the brokers, or, when every member reads everything, in a file of its own.
+
+Both hold a table in memory that `update` changes and `persist` writes out, because messages are finished far more
+often than it is worth telling anybody.
+
+The file is that of the Java client, `<folder>/<client id>/<group>/offsets.json`, with the last one as `.bak`:
+
+    {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:42}}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pyromq.errors import PyroMQError, RemoteProtocolError, RouteNotFound
+from pyromq.protocol.bodies.offsets import ResetOffsetBody
+from pyromq.settings.files import replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from ..client import Client
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT = 5.0
+
+
+class ReadFrom(Enum):
+    MEMORY = "memory"
+    STORE = "store"
+    MEMORY_FIRST = "memory first"  # then the store
+
+
+class OffsetStore(Protocol):
+    """The next offset to consume of each queue. What changes memory is plain, what goes further is awaited."""
+
+    async def load(self) -> None:
+        """Called once, before anything else."""
+
+    async def read(self, queue: MessageQueue, how: ReadFrom) -> int | None:
+        """The offset, or None if the group never committed one. A look-up that failed raises: it is not None."""
+
+    def update(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
+        """Remember `offset`; with `increase_only` unless a larger one is known."""
+
+    def freeze(self, queue: MessageQueue, offset: int) -> None:
+        """Remember `offset`, and let no update change it until the queue is removed."""
+
+    async def persist(self, queue: MessageQueue, *, wait: bool = False) -> None:
+        """Write one offset out. With `wait` it is stored once this returns. Raises if it could not be done."""
+
+    async def persist_all(self, owned: Collection[MessageQueue], *, wait: bool = False) -> None:
+        """Write out the offsets of the queues `owned`, forget the others. Failures are logged."""
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Forget it, in memory."""
+
+    def memory(self, topic: str) -> dict[MessageQueue, int]:
+        """What is known in memory of the queues of one topic."""
+
+
+class _Memory:
+    """The table in memory."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[MessageQueue, int] = {}
+        self._frozen: set[MessageQueue] = set()
+
+    def update(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
+        if queue in self._frozen or (increase_only and self._offsets.get(queue, -1) >= offset):
+            return
+        self._offsets[queue] = offset
+
+    def freeze(self, queue: MessageQueue, offset: int) -> None:
+        self._offsets[queue] = offset
+        self._frozen.add(queue)
+
+    def remove(self, queue: MessageQueue) -> None:
+        self._offsets.pop(queue, None)
+        self._frozen.discard(queue)
+
+    def memory(self, topic: str) -> dict[MessageQueue, int]:
+        return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}
+
+
+class BrokerOffsetStore(_Memory):
+    """Progress at the broker of each queue, shared by all members of the group; `group` is the name on the wire.
+
+    A broker answers 0 for a group it does not know when the queue still begins at 0, so that nothing is missed.
+    `strict` asks it not to: for groups that want only what comes from now on (5.x brokers, and ours).
+    """
+
+    def __init__(self, client: Client, group: str, *, strict: bool = False) -> None:
+        super().__init__()
+        self._client = client
+        self._group = group
+        self._zero_if_not_found = False if strict else None
+
+    async def load(self) -> None:
+        """Nothing to load: the broker is asked about each queue when it is needed."""
+
+    async def read(self, queue: MessageQueue, how: ReadFrom) -> int | None:
+        if how is not ReadFrom.STORE:
+            offset = self._offsets.get(queue)
+            if offset is not None or how is ReadFrom.MEMORY:
+                return offset
+        address = await self._address(queue)
+        return await self._client.calls.query_offset(
+            address, self._group, queue, self._zero_if_not_found, timeout=_TIMEOUT
+        )
+
+    async def persist(self, queue: MessageQueue, *, wait: bool = False) -> None:
+        offset = self._offsets.get(queue)
+        if offset is not None:
+            address = await self._address(queue)
+            await self._client.calls.update_offset(
+                address, self._group, queue, offset, oneway=not wait, timeout=_TIMEOUT
+            )
+
+    async def persist_all(self, owned: Collection[MessageQueue], *, wait: bool = False) -> None:
+        for queue in self._offsets.keys() - owned:
+            self.remove(queue)
+        # Together: one broker that does not answer must not keep the progress at the others from being told.
+        await asyncio.gather(*(self._persist_or_log(queue, wait) for queue in list(self._offsets)))
+
+    async def _persist_or_log(self, queue: MessageQueue, wait: bool) -> None:
+        try:
+            await self.persist(queue, wait=wait)
+        except PyroMQError as exc:
+            logger.warning("%s: progress at %s not committed: %s", self._group, queue, exc)
+
+    async def _address(self, queue: MessageQueue) -> str:
+        routes = self._client.routes
+        address = routes.master(queue.broker_name)
+        if address is not None:
+            return address
+        try:
+            return await routes.master_or_refresh(queue)
+        except RouteNotFound:
+            replica = routes.replica(queue.broker_name, 0, False)
+            if replica is None:
+                raise
+            return replica[0]
+
+
+class LocalOffsetStore(_Memory):
+    """Progress of one member that reads everything, in a file of its own."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self._stored: dict[MessageQueue, int] = {}
+        self._writing = asyncio.Lock()
+
+    @classmethod
+    def of(cls, client_id: str, group: str, folder: Path | None = None) -> LocalOffsetStore:
+        """The store where the Java client of the same name would have it."""
+        return cls((folder or Path.home() / ".rocketmq_offsets") / client_id / group / "offsets.json")
+
+    async def load(self) -> None:
+        """Read the file, or the one before it if there is none or it is damaged. Neither: nothing is known."""
+        self._stored = await asyncio.to_thread(_load, self.path)
+        self._offsets.update(self._stored)
+
+    async def read(self, queue: MessageQueue, how: ReadFrom) -> int | None:
+        if how is not ReadFrom.STORE:
+            offset = self._offsets.get(queue)
+            if offset is not None or how is ReadFrom.MEMORY:
+                return offset
+        return self._stored.get(queue)
+
+    async def persist(self, queue: MessageQueue, *, wait: bool = False) -> None:
+        await self._write({queue: self._offsets[queue]} if queue in self._offsets else {})
+
+    async def persist_all(self, owned: Collection[MessageQueue], *, wait: bool = False) -> None:
+        """All that is known stays in the file: a queue that is not read now may be read again."""
+        try:
+            await self._write(dict(self._offsets))
+        except OSError as exc:
+            logger.error("%s not written: %s; progress is kept in memory only", self.path, exc.strerror)
+
+    async def _write(self, offsets: Mapping[MessageQueue, int]) -> None:
+        async with self._writing:
+            table = {**self._stored, **offsets}
+            if table != self._stored:
+                await asyncio.to_thread(replace_file, self.path, ResetOffsetBody(table).encode())
+                self._stored = table
+
+
+def _load(path: Path) -> dict[MessageQueue, int]:
+    for candidate in (path, path.with_name(path.name + ".bak")):
+        try:
+            return ResetOffsetBody.decode(candidate.read_bytes()).offset_table
+        except FileNotFoundError:
+            pass
+        except (OSError, RemoteProtocolError) as exc:
+            logger.warning("%s cannot be read: %s", candidate, exc)
+    return {}

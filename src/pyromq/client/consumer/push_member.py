@@ -1,0 +1,528 @@
+"""A consumer at work: all its parts from start to end, and what its client sees of it.
+
+    Rebalancer ─ which queues are ours ─> PullLoop per queue ─ messages ─> consumption ─ progress ─> OffsetStore
+
+Names of topics and groups are those of the wire in here; the user's are translated in `Consumer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import traceback
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from pyromq.errors import PyroMQError
+from pyromq.protocol.bodies import (
+    CMResult,
+    ConsumeMessageDirectlyResult,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+)
+
+from ..hooks import HookList
+from ..names import retry_topic
+from ..producer.request_reply import reply
+from ..producer.sending import HiddenProducer
+from ..tasks import Tasks
+from ..trace import CONSUME, TraceHook
+from .concurrent import ConcurrentConsumption
+from .consume_stats import SAMPLE_EVERY, ConsumeStats
+from .handlers import Handling, Listeners
+from .offset_store import BrokerOffsetStore, LocalOffsetStore
+from .ordered import OrderedConsumption
+from .pull_loop import Limits, Puller, PullLoop
+from .queue_locks import FIRST_REFRESH, FORCE_AFTER, REFRESH, QueueLocks
+from .rebalance import SOON, Rebalancer
+from .received import ReceivedMessage
+from .results import Ack, Commit, Rollback
+from .running_info import running_info
+from .send_back import SendBack
+from .start_offset import StartAt, consume_from_where, start_offset
+from .subscriptions import SQL92, subscription_data
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Collection, Sequence
+
+    from pyromq.protocol.bodies import ConsumerRunningInfo, SubscriptionData
+    from pyromq.protocol.message import MessageExt
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from ..client import Client
+    from ..producer.send_result import SendResult
+    from ..tasks import Periodic, Supervised
+    from .consume_stats import TopicStats
+    from .consumer_settings import ConsumerSettings
+    from .handlers import Handler, Predicate
+    from .offset_store import OffsetStore
+    from .process_queue import ProcessQueue
+    from .results import Outcome
+    from .subscriptions import Sql
+
+logger = logging.getLogger(__name__)
+
+# Seconds that the steps of an orderly end may take when brokers do not answer; saying goodbye takes what any call does.
+_COMMIT_PATIENCE = 1.5
+_UNLOCK_PATIENCE = 0.5
+_RESET_PATIENCE = 10.0
+_RELEASE_PATIENCE = 0.5
+
+
+class Consumption(Protocol):
+    """How messages are consumed: concurrently or in order."""
+
+    def start(self) -> None: ...
+    def added(self, queue: MessageQueue, process_queue: ProcessQueue) -> None: ...
+    def removed(self, queue: MessageQueue) -> None: ...
+    def submit(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> None: ...
+    async def take(self) -> ReceivedMessage: ...
+    def finish(self, message: ReceivedMessage, outcome: Outcome) -> None: ...
+    def give_back(self, message: ReceivedMessage) -> None: ...
+    async def idle(
+        self, queues: Collection[MessageQueue] | None, timeout: float, caller: asyncio.Task[object] | None = None
+    ) -> bool: ...
+    def flush(self) -> None: ...
+    def is_worker(self, task: asyncio.Task[object] | None) -> bool: ...
+    def stop(self) -> None: ...
+
+
+class Subscription:
+    """What a user wants of one topic, and who gets it."""
+
+    __slots__ = ("expression", "handler", "topic", "where")
+
+    def __init__(self, topic: str, expression: str | Sql, handler: Handler | None, where: Predicate | None) -> None:
+        self.topic = topic
+        self.expression = expression
+        self.handler = handler
+        self.where = where
+
+
+class Consuming:
+    """A started consumer; a `ConsumerMember` of its client."""
+
+    # From the start on.
+    consumption: Consumption
+
+    def __init__(self, client: Client, settings: ConsumerSettings, iterated: bool) -> None:
+        wrap = client.namespace.wrap
+        self.settings = settings
+        self.group = wrap(settings.group)
+        self._client = client
+        self._iterated = iterated
+        self._retry_topic = retry_topic(self.group)
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._stats = ConsumeStats()
+        self._listeners = Listeners(client.namespace, self.group, self._topic_stats)
+        if not settings.broadcast:
+            self._subscriptions[self._retry_topic] = subscription_data(self._retry_topic, "*", _now_ms())
+        self._trace = TraceHook(client, settings.group, CONSUME) if client.trace else None
+        hooks = HookList([*client.hooks, *([self._trace] if self._trace else [])])
+        self._handling = Handling(
+            settings.group,
+            hooks,
+            ordered=settings.ordered,
+            batch=settings.batch,
+            max_concurrency=settings.max_concurrency,
+            consume_timeout=settings.consume_timeout,
+            on_error=settings.on_error,
+        )
+        self._tasks = Tasks(f"consumer {self.group}")
+        self._locks = QueueLocks(client, self.group) if settings.ordered and not settings.broadcast else None
+        self._pulls: dict[MessageQueue, Supervised] = {}
+        self._rebalance: Periodic | None = None
+        # Whoever changes what is owned does so alone.
+        self._changing = asyncio.Lock()
+        self._started_ms = _now_ms()
+        self._paused = False
+        self._offsets: OffsetStore = self._offset_store()
+
+    def _offset_store(self) -> OffsetStore:
+        settings = self.settings
+        if settings.offset_store is not None:
+            return settings.offset_store
+        if settings.broadcast:
+            return LocalOffsetStore.of(self._client.client_id, self.group)
+        return BrokerOffsetStore(self._client, self.group, strict=settings.start_at is StartAt.LATEST_STRICT)
+
+    # Life
+
+    async def start(self) -> None:
+        """Join the client and begin. All or nothing: whatever fails here is raised, after it was undone."""
+        await self._client.join(self)
+        try:
+            self._assemble()
+            await self._offsets.load()
+            await asyncio.gather(*map(self._find_route, list(self._subscriptions)))
+            await asyncio.gather(*map(self._check, list(self._subscriptions.values())))
+            await self._client.heartbeat()
+            self._begin()
+        except BaseException:
+            await self._abandon()
+            raise
+        logger.info("consumer %s started as %s", self.group, self._client.client_id)
+
+    def _assemble(self) -> None:
+        client, settings = self._client, self.settings
+        self._producer = HiddenProducer(client)
+        send_back = SendBack(client, self.group, self._producer, settings.retries)
+        if settings.ordered:
+            self.consumption = OrderedConsumption(
+                self._handling,
+                self._listeners,
+                send_back,
+                self._offsets,
+                self._tasks,
+                self.reply,
+                self._locks.lock if self._locks else None,
+                iterate=self._iterated,
+                max_concurrency=settings.max_concurrency,
+                batch=settings.batch,
+                max_retries=settings.retries,
+                suspend=settings.suspend,
+            )
+        else:
+            self.consumption = ConcurrentConsumption(
+                self._handling,
+                self._listeners,
+                send_back,
+                self._offsets,
+                self._tasks,
+                self.reply,
+                workers=0 if self._iterated else settings.max_concurrency,
+                batch=1 if self._iterated else settings.batch,
+                broadcast=settings.broadcast,
+                consume_timeout=settings.consume_timeout,
+            )
+        self._puller = Puller(
+            client,
+            self.group,
+            self._offsets,
+            subscription=self._subscriptions.get,
+            stats=self._topic_stats,
+            submit=self.consumption.submit,
+            illegal=self._offset_illegal,
+            limits=Limits(settings.max_cached, settings.max_cached_mib, settings.max_span),
+            batch=settings.pull_batch,
+            ordered=settings.ordered,
+            locking=self._locks is not None,
+            broadcast=settings.broadcast,
+        )
+        self._rebalancer = Rebalancer(
+            client,
+            self.group,
+            settings.allocate,
+            self._offsets,
+            topics=self._subscriptions.keys,
+            start=self._start_offset,
+            added=self._added,
+            removed=self._removed,
+            renew=self._renew,
+            lock=self._locks.lock if self._locks else None,
+            release=self._release if self._locks else None,
+            broadcast=settings.broadcast,
+        )
+
+    def _begin(self) -> None:
+        tasks = self._tasks
+        if self._trace is not None:
+            self._trace.start()
+        self.consumption.start()
+        if self._paused:
+            self._puller.running.clear()
+        interval = self._client.offset_interval
+        tasks.every("offsets", interval, interval, self._persist)
+        tasks.every("statistics", SAMPLE_EVERY, SAMPLE_EVERY, self._sample)
+        if self._locks is not None:
+            tasks.every("locks", FIRST_REFRESH, REFRESH, self._refresh_locks)
+        self._rebalance = tasks.every("rebalance", 0.0, self._rebalance_period, self._rebalance_once)
+
+    async def _find_route(self, topic: str) -> None:
+        """A topic that does not exist yet may come to exist; a name server that cannot be asked is an error."""
+        routes = self._client.routes
+        if topic == self._retry_topic or routes.cached(topic) is not None:
+            return
+        if await routes.refresh(topic) is None:
+            logger.warning("%s: no broker has topic %s yet; waiting for it", self.group, topic)
+
+    async def _check(self, subscription: SubscriptionData) -> None:
+        """Have a broker say whether it understands an SQL expression."""
+        if subscription.expression_type != SQL92:
+            return
+        routes = self._client.routes
+        for name in routes.brokers_of(subscription.topic):
+            found = routes.replica(name, 0, False)
+            if found is not None:
+                await self._client.calls.check_subscription(found[0], self._client.client_id, self.group, subscription)
+                return
+
+    async def _abandon(self) -> None:
+        """Undo a start that failed."""
+        self._handling.closing = True
+        await self._tasks.close()
+        self._handling.close()
+        if self._trace is not None:
+            await self._trace.close()
+        await self._client.leave(self)
+
+    async def close(self, caller: asyncio.Task[object] | None = None) -> None:
+        """Stop pulling, let handlers end, commit, unlock, say goodbye. Always ends, with brokers or without.
+
+        `caller` is the task that asked for it.
+        """
+        consumption = self.consumption
+        if self._rebalance is not None:
+            await self._rebalance.stop()
+        for pull in self._pulls.values():
+            pull.cancel()
+        consumption.stop()
+        if not await consumption.idle(None, self.settings.drain, caller):
+            logger.warning("%s: handlers still run after %g s; they are cancelled", self.group, self.settings.drain)
+        self._handling.closing = True
+        await self._tasks.close()
+        consumption.flush()
+        await self._within(_COMMIT_PATIENCE, self._persist(wait=True), "progress not committed")
+        owned = self._rebalancer.owned
+        if self._locks is not None:
+            await self._within(_UNLOCK_PATIENCE, self._locks.unlock(owned, wait=True), "locks not given back")
+        for held in owned.values():
+            held.dropped = True
+        self._handling.close()
+        if self._trace is not None:
+            await self._trace.close()
+        await self._client.leave(self)
+        logger.info("consumer %s closed", self.group)
+
+    async def _within(self, seconds: float, last_words: Awaitable[None], otherwise: str) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await last_words
+        except TimeoutError:
+            logger.warning("%s: %s within %g s", self.group, otherwise, seconds)
+
+    # Subscriptions
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Want a topic, or want it otherwise; while running that is told and acted on at once."""
+        topic = self._client.namespace.wrap(subscription.topic)
+        data = subscription_data(topic, subscription.expression, _now_ms())
+        self._listeners.set(topic, subscription.handler, subscription.where)
+        self._subscriptions[topic] = data
+        if self._rebalance is not None:
+            self._tasks.once(self._subscribed(data), f"subscribe {topic}")
+
+    async def _subscribed(self, data: SubscriptionData) -> None:
+        try:
+            await self._find_route(data.topic)
+            await self._check(data)
+        except PyroMQError as exc:
+            self._handling.report(exc, None)
+        await self._client.heartbeat()
+        self.wake_rebalance()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Want a topic no more: commit how far it was read, and give its queues up."""
+        topic = self._client.namespace.wrap(topic)
+        if self._subscriptions.pop(topic, None) is None:
+            return
+        async with self._changing:
+            await self._rebalancer.run_once()
+        self._listeners.remove(topic)
+        await self._client.heartbeat()
+
+    # Queues
+
+    @property
+    def assignment(self) -> frozenset[MessageQueue]:
+        return frozenset(queue for queue, held in self._rebalancer.owned.items() if not held.dropped)
+
+    def pause(self) -> None:
+        self._paused = True
+        self._puller.running.clear()
+
+    def resume(self) -> None:
+        self._paused = False
+        self._puller.running.set()
+        self.wake_rebalance()
+
+    async def _rebalance_once(self) -> None:
+        if not self._paused:
+            async with self._changing:
+                await self._rebalancer.run_once()
+
+    def _rebalance_period(self) -> float:
+        """The broker makes the retry topic when it first hears of the group, and a moment later there is a route."""
+        routes, owned = self._client.routes, self._rebalancer.owned
+        if owned and self._retry_topic in self._subscriptions and routes.cached(self._retry_topic) is None:
+            return SOON
+        return self._rebalancer.period()
+
+    async def _start_offset(self, queue: MessageQueue) -> int | None:
+        return await start_offset(self._client, self.group, queue, self.settings.start_at, self._offsets)
+
+    def _added(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
+        self.consumption.added(queue, process_queue)
+        pull = PullLoop(self._puller, queue, process_queue, offset)
+        self._pulls[queue] = self._tasks.spawn(f"pull of {queue}", pull.run)
+
+    def _removed(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        self.consumption.removed(queue)
+        if (pull := self._pulls.pop(queue, None)) is not None:
+            pull.cancel()
+
+    def _renew(self, topic: str) -> None:
+        subscription = self._subscriptions.get(topic)
+        if subscription is not None:
+            self._subscriptions[topic] = replace(subscription, sub_version=_now_ms())
+
+    async def _release(self, queue: MessageQueue, held: ProcessQueue) -> bool:
+        """Give up a locked queue: only once its handler has ended, so that nobody else starts before."""
+        assert self._locks is not None
+        await self._persist_one(queue)
+        overdue = time.monotonic() - held.last_lock > FORCE_AFTER
+        if not await self.consumption.idle((queue,), _RELEASE_PATIENCE) and not overdue:
+            held.try_unlock_times += 1
+            return False
+        await self._persist_one(queue)
+        held.locked = False
+        await self._locks.unlock((queue,))
+        return True
+
+    async def _refresh_locks(self) -> None:
+        assert self._locks is not None
+        await self._locks.refresh(self._rebalancer.owned)
+
+    def _offset_illegal(self, queue: MessageQueue, held: ProcessQueue, offset: int) -> None:
+        self._tasks.once(self._move(queue, held, offset), f"move to {offset} in {queue}")
+
+    async def _move(self, queue: MessageQueue, held: ProcessQueue, offset: int) -> None:
+        """Go on elsewhere in a queue that has been dropped: the next round of rebalancing takes it anew."""
+        async with self._changing:
+            if self._rebalancer.owned.get(queue) is not held:
+                return
+            self._offsets.freeze(queue, offset)
+            await self._persist_one(queue, wait=True)
+            await self._rebalancer.drop(queue, held)
+        self.wake_rebalance()
+
+    # Progress
+
+    async def _persist(self, *, wait: bool = False) -> None:
+        await self._offsets.persist_all(self._rebalancer.owned.keys(), wait=wait)
+
+    async def _persist_one(self, queue: MessageQueue, *, wait: bool = False) -> None:
+        try:
+            await self._offsets.persist(queue, wait=wait)
+        except (PyroMQError, OSError) as exc:
+            logger.warning("%s: progress at %s not committed: %s", self.group, queue, exc)
+
+    async def _reset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
+        async with self._changing:
+            owned = self._rebalancer.owned
+            moving = {queue: owned[queue] for queue in offsets if queue.topic == topic and queue in owned}
+            for held in moving.values():
+                held.dropped = True
+                held.clear()
+            if not await self.consumption.idle(moving, _RESET_PATIENCE):
+                logger.warning("%s: offsets of %s are reset while handlers still run", self.group, topic)
+            for queue, held in moving.items():
+                self._offsets.freeze(queue, offsets[queue])
+                await self._persist_one(queue, wait=True)
+                await self._rebalancer.drop(queue, held)
+        self.wake_rebalance()
+
+    # Statistics
+
+    def _topic_stats(self, topic: str) -> TopicStats:
+        return self._stats.topic(topic, time.monotonic())
+
+    async def _sample(self) -> None:
+        self._stats.sample(time.monotonic())
+
+    # What its client asks (a ConsumerMember)
+
+    def topics(self) -> Collection[str]:
+        return self._subscriptions.keys()
+
+    def route_changed(self, topic: str) -> None:
+        self.wake_rebalance()
+
+    def heartbeat_data(self) -> ConsumerData:
+        return ConsumerData(
+            consume_from_where=consume_from_where(self.settings.start_at),
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            group_name=self.group,
+            message_model=MessageModel.BROADCASTING if self.settings.broadcast else MessageModel.CLUSTERING,
+            subscription_data_set=list(self._subscriptions.values()),
+        )
+
+    def wake_rebalance(self) -> None:
+        if self._rebalance is not None:
+            self._rebalance.wake()
+
+    def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
+        if self._rebalance is not None:
+            self._tasks.once(self._reset(topic, offsets), f"reset offsets of {topic}")
+
+    def memory_offsets(self, topic: str) -> dict[MessageQueue, int]:
+        return self._offsets.memory(topic)
+
+    def running_info(self, jstack: bool) -> ConsumerRunningInfo:
+        topics = list(self._subscriptions)
+        return running_info(
+            settings=self.settings.java_names(),
+            name_servers=self._client.name_servers.addresses,
+            ordered=self.settings.ordered,
+            pool_size=self.settings.max_concurrency,
+            started_ms=self._started_ms,
+            subscriptions=list(self._subscriptions.values()),
+            queues=self._rebalancer.owned,
+            offsets={queue: offset for topic in topics for queue, offset in self._offsets.memory(topic).items()},
+            status=self._stats.status(topics, time.monotonic()),
+            stacks=jstack,
+        )
+
+    async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:
+        """Give `message` to its handler, and say what came of it. Nothing is committed and nothing sent back."""
+        listener = self._listeners.of_message(message)
+        received = ReceivedMessage(message, listener.topic, message.queue, self)
+        started = time.monotonic()
+        remark: str | None = None
+        try:
+            outcome = await self._handling.call(listener, [received])
+            result = _direct_result(received.mark or outcome)
+        except Exception as exc:  # whatever the handler raises is the answer
+            result = CMResult.CR_THROW_EXCEPTION
+            remark = "".join(traceback.format_exception(exc))
+        return ConsumeMessageDirectlyResult(
+            order=self.settings.ordered,
+            auto_commit=received.ctx.auto_commit,
+            consume_result=result,
+            remark=remark,
+            spent_time_mills=int((time.monotonic() - started) * 1000),
+        )
+
+    # Where messages come from that were consumed directly (an Origin)
+
+    def settled(self, message: ReceivedMessage) -> None:
+        """Only told."""
+
+    async def reply(self, message: ReceivedMessage, body: bytes, timeout: float) -> SendResult:
+        """Answer `message`, which its sender sent with `request()`, through the broker that it came from."""
+        return await reply(self._producer, message.raw.properties, message.raw.broker_name, body, timeout)
+
+
+def _direct_result(outcome: Outcome) -> CMResult:
+    if isinstance(outcome, Ack):
+        return CMResult.CR_SUCCESS
+    if isinstance(outcome, Commit):
+        return CMResult.CR_COMMIT
+    return CMResult.CR_ROLLBACK if isinstance(outcome, Rollback) else CMResult.CR_LATER
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

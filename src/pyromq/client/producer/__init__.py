@@ -1,0 +1,1 @@
+"""Producers: plain, transactional, and those that ask and wait for a reply."""

@@ -1,0 +1,203 @@
+"""A message made ready to be sent: checked, its properties as one text, its body compressed.
+
+What is made here is the same for every attempt; send_frames.py adds where an attempt goes. The caller's message is
+only read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pyromq.errors import InvalidMessage, LocalProtocolError
+from pyromq.protocol import properties as props
+from pyromq.protocol import sysflag
+from pyromq.protocol.batch import ITEM_OVERHEAD, BatchItem
+from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.compression import compress
+from pyromq.protocol.message import Message
+
+from ..hooks import MessageType
+from ..identity import make_uniq_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+COMPRESSIONS = {"zlib": sysflag.ZLIB, "lz4": sysflag.LZ4, "zstd": sysflag.ZSTD}
+
+# Compressing more than this holds up the event loop for longer than a thread costs.
+_IN_A_THREAD = 64 * 1024
+
+_MIN_FLAG, _MAX_FLAG = -(2**31), 2**31 - 1
+
+_SEPARATOR = props.ITEM_SEPARATOR
+_WAIT_TRUE = f"{_SEPARATOR}{props.WAIT}\x01true"
+_WAIT_FALSE = f"{_SEPARATOR}{props.WAIT}\x01false"
+_WHEN = (props.DELAY, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS)
+
+
+class Outgoing(msgspec.Struct):
+    """One request that stores a message, or a batch of them."""
+
+    body: bytes
+    properties: str
+    message_id: str
+    flag: int = 0
+    sys_flag: int = 0
+    code: int = RequestCode.SEND_MESSAGE_V2
+    kind: MessageType = MessageType.NORMAL
+    messages: Sequence[Message] = ()
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
+
+    @property
+    def is_batch(self) -> bool:
+        return self.code == RequestCode.SEND_BATCH_MESSAGE
+
+
+def as_message(message: Any, body: bytes | None, fields: Mapping[str, Any]) -> Message:
+    """What a caller gave: a message, or the topic and the parts of one."""
+    if isinstance(message, Message):
+        if body is not None or fields:
+            raise TypeError("give a Message, or a topic with a body and fields, not both")
+        return message
+    if not isinstance(message, str) or body is None:
+        raise TypeError(f"a Message, or a topic and a body, is needed, not {message!r} and {body!r}")
+    return Message(message, body, **fields)
+
+
+def prepare(message: Message, max_size: int, *, shard_key: str | None = None, extra: str = "") -> Outgoing:
+    """`message` with an id of its own; `extra` is the text of further properties, each after a separator.
+
+    Its body is still plain. Raises InvalidMessage for what no broker would take.
+    """
+    body = message.body
+    if type(body) is not bytes:
+        body = _plain_bytes(message)
+    if not body or len(body) > max_size:
+        raise _invalid(message, f"its body has {len(body)} bytes; 1 to {max_size} can be sent")
+    if message.flag and not _MIN_FLAG <= message.flag <= _MAX_FLAG:
+        raise _invalid(message, f"its flag {message.flag} is no 32-bit integer")
+    key = make_uniq_key()
+    text = f"UNIQ_KEY\x01{key}{_WAIT_TRUE if message.wait_store else _WAIT_FALSE}"
+    kind = MessageType.NORMAL
+    if message.tags or message.keys or message.properties or shard_key:
+        text += _users_text(message, shard_key)
+    if message.delay_level or message.delay is not None or message.deliver_at is not None:
+        when = _when(message)
+        if when:
+            text += when
+            kind = MessageType.DELAY
+    text += extra
+    if len(text) > props.MAX_LENGTH or not text.isascii():
+        _check_length(message, text)
+    return Outgoing(body, text, key, message.flag, 0, RequestCode.SEND_MESSAGE_V2, kind, (message,))
+
+
+def with_properties(body: bytes, flag: int, properties: Mapping[str, str]) -> Outgoing:
+    """A message of the client's own, whose properties may be any. Its id stays, if it has one.
+
+    On the way to a retry topic two of them travel in the header.
+    """
+    wire = dict(properties)
+    key = wire.setdefault(props.UNIQ_KEY, "") or make_uniq_key()
+    wire[props.UNIQ_KEY] = key
+    times = wire.pop(props.RECONSUME_TIME, "0")
+    limit = wire.pop(props.MAX_RECONSUME_TIMES, None)
+    return Outgoing(
+        body,
+        props.render(wire),
+        key,
+        flag,
+        reconsume_times=int(times),
+        max_reconsume_times=None if limit is None else int(limit),
+    )
+
+
+async def compressed(outgoing: Outgoing, kind: int) -> None:
+    """Compress the body, away from the event loop if that takes long."""
+    body = outgoing.body
+    if len(body) > _IN_A_THREAD:
+        outgoing.body = await asyncio.to_thread(compress, body, kind)
+    else:
+        outgoing.body = compress(body, kind)
+    outgoing.sys_flag = sysflag.with_compression(outgoing.sys_flag, kind)
+
+
+# Batches
+
+
+def batch_item(outgoing: Outgoing) -> BatchItem:
+    return BatchItem(outgoing.body, outgoing.flag, outgoing.properties.encode())
+
+
+def batch_item_size(outgoing: Outgoing) -> int:
+    """Bytes that it takes in a batch, or a little less if its properties are not ASCII."""
+    return ITEM_OVERHEAD + len(outgoing.body) + len(outgoing.properties)
+
+
+def batch(parts: Sequence[Outgoing], body: bytes, *, wait_store: bool) -> Outgoing:
+    """The request that carries `parts`, whose encoded items are `body`."""
+    return Outgoing(
+        body,
+        (_WAIT_TRUE if wait_store else _WAIT_FALSE)[1:],
+        ",".join([part.message_id for part in parts]),
+        code=RequestCode.SEND_BATCH_MESSAGE,
+        messages=[part.messages[0] for part in parts],
+    )
+
+
+# Inside
+
+
+def _users_text(message: Message, shard_key: str | None) -> str:
+    """What the user set, as text with a separator in front of every item."""
+    items: list[tuple[Any, Any]] = []  # what users give, whatever its type
+    if message.properties:
+        items += message.properties.items()
+        for name, value in items:
+            if not isinstance(name, str) or not isinstance(value, str) or not name.strip() or not value.strip():
+                raise _invalid(message, f"property {name!r}={value!r}: name and value must be text, and not blank")
+            if name in props.RESERVED:
+                raise _invalid(message, f"property {name} has a meaning of its own and cannot be set by hand")
+    if message.tags:
+        items.append((props.TAGS, message.tags))
+    if keys := message.keys if isinstance(message.keys, str) else props.KEY_SEPARATOR.join(message.keys):
+        items.append((props.KEYS, keys))
+    if shard_key:
+        items.append((props.SHARDING_KEY, shard_key))
+    text = "".join([f"\x02{name}\x01{value}" for name, value in items])
+    if text.count("\x01") != len(items) or text.count("\x02") != len(items):
+        raise _invalid(message, "its properties, tags or keys contain U+0001 or U+0002")
+    return text
+
+
+def _when(message: Message) -> str:
+    try:
+        wire = message.wire_properties()
+    except LocalProtocolError as exc:
+        raise _invalid(message, str(exc)) from None
+    return "".join([f"\x02{name}\x01{wire[name]}" for name in _WHEN if name in wire])
+
+
+def _plain_bytes(message: Message) -> bytes:
+    if not isinstance(message.body, bytes | bytearray | memoryview):
+        raise _invalid(message, f"its body must be bytes, not {type(message.body).__name__}")
+    return bytes(message.body)
+
+
+def _check_length(message: Message, text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as exc:
+        raise _invalid(message, f"its properties are not Unicode: {exc}") from None
+    if size > props.MAX_LENGTH:
+        raise _invalid(message, f"its properties take {size} bytes; {props.MAX_LENGTH} can be sent")
+
+
+def _invalid(message: Message, reason: str) -> InvalidMessage:
+    error = InvalidMessage(f"message to {message.topic}: {reason}")
+    error.topic = message.topic
+    return error

@@ -1,0 +1,486 @@
+"""The producer: sends messages, one at a time or many at once.
+
+async with Producer("orders", namesrv="localhost:9876") as producer:
+    result = await producer.send("TopicTest", b"hello", tags="TagA", keys=["order-1"])
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from pyromq.errors import ConfigError, InvalidMessage, StateError, broker_error
+from pyromq.protocol import properties as props
+from pyromq.protocol.batch import encode_batch
+from pyromq.protocol.bodies import ProducerData
+from pyromq.protocol.codes import RequestCode, ResponseCode
+from pyromq.protocol.command import Command
+from pyromq.protocol.headers import RecallMessage, RecallMessageReply
+
+from ..client import Client
+from ..hooks import HookList, MessageType
+from ..names import check_group, check_topic, is_dlq_topic, is_retry_topic
+from ..trace import PRODUCE, TraceHook
+from . import outgoing as outgoings
+from .attempts import DEFAULT_RETRY_CODES, SendSettings
+from .background_sends import Submitted, start
+from .linger import Linger
+from .outgoing import COMPRESSIONS, Outgoing, as_message, prepare
+from .recall import decode_handle
+from .request_reply import request
+from .selectors import selected, shard_index
+from .sending import Sender
+from .window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from pyromq.protocol.batch import BatchItem
+    from pyromq.protocol.headers import CheckTransactionState
+    from pyromq.protocol.message import Message, MessageExt
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from ..consumer.received import ReceivedMessage
+    from .selectors import Selector
+    from .send_frames import Form
+    from .send_result import SendResult
+    from .sending import Target
+
+_REFUSED_GROUP = "DEFAULT_PRODUCER"
+
+_now = time.monotonic
+
+
+class _State(Enum):
+    NEW = "not started; use `async with`, or await its start()"
+    RUNNING = "running"
+    CLOSED = "closed"
+
+
+class Producer:
+    """Sends the messages of one group.
+
+    `timeout` is for a whole send, all attempts together; without `attempt_timeout` a broker that hangs takes all of it,
+    and retries help only against failures that show at once. A message that was stored but not confirmed by disk or
+    replica is a result with that status; `retry_not_stored` has it sent to another broker too.
+
+    `submit` keeps up to `window` messages and `window_bytes` bytes under way and suspends when they are. With `linger`
+    (seconds) submitted messages to one queue leave together in one request; 0.005 is a good value where that matters.
+
+    Making one opens nothing. It may be used by any number of tasks of one event loop.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        client: Client | None = None,
+        namesrv: str | Sequence[str] | None = None,
+        timeout: float = 3.0,
+        attempt_timeout: float | None = None,
+        retries: int = 2,
+        retry_not_stored: bool = False,
+        retry_codes: Iterable[int] = DEFAULT_RETRY_CODES,
+        compress_over: int = 4096,
+        compression: str = "zlib",
+        max_size: int = 4 << 20,
+        fault_tolerance: bool = False,
+        window: int = 10000,
+        window_bytes: int = 100 << 20,
+        linger: float = 0.0,
+        default_queues: int = 4,
+    ) -> None:
+        check_group(group)
+        if group == _REFUSED_GROUP:
+            raise ConfigError(f"producer group {group} is refused by RocketMQ; choose a name of your own")
+        if client is not None and namesrv is not None:
+            raise ConfigError("give a client or name servers for one, not both")
+        if linger < 0:
+            raise ConfigError(f"linger must be 0 or more seconds, not {linger}")
+        self._settings = SendSettings(
+            timeout=timeout,
+            attempt_timeout=attempt_timeout,
+            retries=retries,
+            retry_not_stored=retry_not_stored,
+            retry_codes=frozenset(retry_codes),
+            compress_over=compress_over,
+            compression=compression,
+            max_size=max_size,
+            fault_tolerance=fault_tolerance,
+            default_queues=default_queues,
+        )
+        self.group = group
+        self._client = client or Client(namesrv)
+        self._window = Window(window, window_bytes)
+        self._linger_seconds = linger
+        self._linger: Linger | None = None
+        self._pending: set[asyncio.Future[SendResult]] = set()
+        self._hooks = HookList()
+        self._trace: TraceHook | None = None
+        self._extra = ""
+        self._state = _State.NEW
+        self._sender: Sender
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.group} {self._state.name.lower()}>"
+
+    @property
+    def client(self) -> Client:
+        return self._client
+
+    # Life
+
+    async def start(self) -> Self:
+        """Take up work. Needs no server to be there."""
+        if self._state is not _State.NEW:
+            raise StateError(f"producer {self.group} cannot be started: it is {self._state.name.lower()}")
+        client = self._client
+        await client.join(self)
+        hooks = HookList(client.hooks)
+        if client.trace:
+            self._trace = TraceHook(client, self.group, PRODUCE)
+            self._trace.start()
+            hooks = hooks.with_more([self._trace])
+        self._hooks = hooks
+        self._sender = Sender(client, client.namespace.wrap(self.group), self._settings, hooks)
+        if self._linger_seconds:
+            self._linger = Linger(partial(start, self._sender), self._linger_seconds)
+        if client.namespace.name:
+            self._extra = (
+                f"{props.ITEM_SEPARATOR}{props.INSTANCE_ID}{props.NAME_VALUE_SEPARATOR}{client.namespace.name}"
+            )
+        self._state = _State.RUNNING
+        return self
+
+    async def close(self) -> None:
+        """Wait for what was submitted, as long as a send may take, and say goodbye. Always ends."""
+        state, self._state = self._state, _State.CLOSED
+        if state is not _State.RUNNING:
+            return
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.timeout + 1.0):
+                    await self._drain()
+            if self._trace is not None:
+                await self._trace.close()
+        finally:
+            await self._client.leave(self)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    # Sending
+
+    async def send(
+        self,
+        msg: Message | str,
+        body: bytes | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        shard_key: str | None = None,
+        selector: Selector | None = None,
+        timeout: float | None = None,
+        **fields: Any,
+    ) -> SendResult:
+        """Send a message, given whole or as topic, body and further fields of `Message`, and wait until it is stored.
+
+        Where the queue is not the caller's choice, further attempts go to other brokers. `shard_key`, here or in the
+        message, sends all messages with one key to one queue; so does `queue`, and `selector` chooses from the queues.
+
+        Raises InvalidMessage before anything is sent; RouteNotFound when no broker has the topic; a BrokerError for a
+        refusal that no other broker would answer differently; SendFailed after the last attempt; SendTimeout when the
+        time is over. After the last two, and after ConnectionLost or RequestTimeout, the message may be stored.
+        """
+        sender = self._running()
+        message = as_message(msg, body, fields)
+        seconds = self._settings.timeout if timeout is None else timeout
+        outgoing, target, only, left = await self._ready(sender, message, queue, shard_key, selector, seconds)
+        return await sender.send(outgoing, target, only, left)
+
+    async def send_oneway(
+        self,
+        msg: Message | str,
+        body: bytes | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        shard_key: str | None = None,
+        selector: Selector | None = None,
+        timeout: float | None = None,
+        **fields: Any,
+    ) -> None:
+        """Send a message and do not wait for an answer: it may get lost. An error means that it was not sent."""
+        sender = self._running()
+        message = as_message(msg, body, fields)
+        seconds = self._settings.timeout if timeout is None else timeout
+        outgoing, target, only, left = await self._ready(sender, message, queue, shard_key, selector, seconds)
+        await sender.send_oneway(outgoing, only or sender.choose(target), left)
+
+    async def send_batch(
+        self,
+        msgs: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        shard_key: str | None = None,
+        selector: Selector | None = None,
+        timeout: float | None = None,
+    ) -> list[SendResult]:
+        """Send messages of one topic in as few requests as their size allows; gives one result for each request.
+
+        The requests are made one after the other, each within `timeout`. When one fails, those before it are stored.
+        Delayed messages cannot be part of a batch, nor can messages that differ in `wait_store`.
+        """
+        sender = self._running()
+        messages = list(msgs)
+        parts = list(self._batches(messages))
+        seconds = self._settings.timeout if timeout is None else timeout
+        began = _now()
+        target = sender.known_target(messages[0].topic) or await sender.target(messages[0].topic, seconds)
+        only = await self._chosen(target, messages[0], queue, shard_key or messages[0].shard_key, selector)
+        left = seconds - (_now() - began)
+        results = []
+        for part in parts:
+            results.append(await sender.send(part, target, only, left))
+            left = seconds
+        return results
+
+    async def submit(
+        self,
+        msg: Message | str,
+        body: bytes | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        shard_key: str | None = None,
+        selector: Selector | None = None,
+        timeout: float | None = None,
+        **fields: Any,
+    ) -> asyncio.Future[SendResult]:
+        """Start sending a message; the future ends with what `send` would have given or raised.
+
+        Waits only while the window is full or the broker does not read, at most for `timeout`: then TooManyRequests.
+        """
+        sender = self._running()
+        message = as_message(msg, body, fields)
+        seconds = self._settings.timeout if timeout is None else timeout
+        outgoing, target, only, left = await self._ready(sender, message, queue, shard_key, selector, seconds)
+        size = len(outgoing.body)
+        if not self._window.try_enter(size):
+            began = _now()
+            await self._window.enter(size, left)
+            left -= _now() - began
+        answer = _Answer(self._window, size, self._pending)
+        linger = self._linger
+        if linger is not None:
+            if outgoing.kind is MessageType.NORMAL and not outgoing.sys_flag and not is_retry_topic(target.topic):
+                linger.add(outgoing, target, only, left, answer, wait_store=message.wait_store)
+                return answer.future
+            linger.send_waiting(target, only)
+        submitted = Submitted(sender, outgoing, target, only, left, answer)
+        if not submitted.launch():
+            began = _now()
+            try:
+                await sender.writable(submitted.form, left)
+            except BaseException:
+                answer.withdraw()
+                raise
+            submitted.timeout = max(left - (_now() - began), 0.0)
+            submitted.start()
+        return answer.future
+
+    async def flush(self) -> None:
+        """Wait until all that was submitted so far is answered. Errors are those of the futures."""
+        self._running()
+        await self._drain()
+
+    async def request(
+        self,
+        msg: Message | str,
+        body: bytes | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        shard_key: str | None = None,
+        selector: Selector | None = None,
+        timeout: float,
+        **fields: Any,
+    ) -> ReceivedMessage:
+        """Send a message and wait for the reply of whoever consumes it (`ReceivedMessage.reply`).
+
+        Raises ReplyTimeout when it was sent and nobody answered in time; otherwise what `send` raises.
+        """
+        sender = self._running()
+        message = as_message(msg, body, fields)
+        return await request(
+            self._client,
+            sender,
+            timeout,
+            lambda extra: self._ready(sender, message, queue, shard_key, selector, timeout, extra=extra),
+            known=sender.known_target(message.topic) is not None,
+        )
+
+    async def recall(self, topic: str, handle: str) -> str:
+        """Have a delayed message not delivered; `handle` is its SendResult's `recall_handle`. Gives the message's id.
+
+        Only 5.x brokers can do that, and only until the message is due.
+        """
+        sender = self._running()
+        check_topic(topic)
+        if is_retry_topic(topic) or is_dlq_topic(topic):
+            raise InvalidMessage(f"{topic}: messages of retry and dead-letter topics cannot be recalled")
+        decoded = decode_handle(handle)
+        seconds = self._settings.timeout
+        began = _now()
+        target = sender.known_target(topic) or await sender.target(topic, seconds)
+        routes = self._client.routes
+        address = routes.master(decoded.broker_name) or await routes.master_or_refresh(target.forms[0].queue)
+        command = Command.request(RequestCode.RECALL_MESSAGE, RecallMessage(sender.group, target.topic, handle))
+        reply = await self._client.calls.ask(address, command, seconds - (_now() - began))
+        if self._trace is not None:
+            self._trace.recall(topic, decoded.message_id, reply.code == ResponseCode.SUCCESS)
+        if reply.code != ResponseCode.SUCCESS:
+            raise broker_error(reply.code, reply.remark, address)
+        return reply.header(RecallMessageReply).msg_id
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that messages to `topic` go to."""
+        sender = self._running()
+        return (sender.known_target(topic) or await sender.target(topic, self._settings.timeout)).queues
+
+    # As a member of the client
+
+    def topics(self) -> Collection[str]:
+        return self._sender.topics() if self._state is _State.RUNNING else ()
+
+    def route_changed(self, topic: str) -> None:
+        pass  # the sender looks at the route with every message
+
+    def heartbeat_data(self) -> ProducerData:
+        return ProducerData(self._client.namespace.wrap(self.group))
+
+    def check_transaction(self, address: str, header: CheckTransactionState, message: MessageExt) -> None:
+        """This producer makes no transactions: another member of the group will know."""
+
+    # Inside
+
+    def _running(self) -> Sender:
+        """The sender, if there is one to be used."""
+        if self._state is not _State.RUNNING:
+            raise StateError(f"producer {self.group} is {self._state.value}")
+        self._client.check_open()
+        return self._sender
+
+    async def _ready(
+        self,
+        sender: Sender,
+        message: Message,
+        queue: MessageQueue | None,
+        shard_key: str | None,
+        selector: Selector | None,
+        seconds: float,
+        *,
+        extra: str = "",
+    ) -> tuple[Outgoing, Target, Form | None, float]:
+        """A message made ready, where it goes, and how many seconds are left."""
+        settings = self._settings
+        shard_key = shard_key or message.shard_key
+        outgoing = prepare(message, settings.max_size, shard_key=shard_key, extra=self._extra + extra)
+        began = 0.0
+        if len(outgoing.body) >= settings.compress_over:
+            began = _now()
+            await outgoings.compressed(outgoing, COMPRESSIONS[settings.compression])
+        target = sender.known_target(message.topic)
+        if target is None:
+            began = began or _now()
+            target = await sender.target(message.topic, seconds)
+        only = None
+        if queue is not None or shard_key is not None or selector is not None:
+            began = began or _now()
+            only = await self._chosen(target, message, queue, shard_key, selector)
+        return outgoing, target, only, seconds - (_now() - began) if began else seconds
+
+    async def _chosen(
+        self,
+        target: Target,
+        message: Message,
+        queue: MessageQueue | None,
+        shard_key: str | None,
+        selector: Selector | None,
+    ) -> Form | None:
+        """The queue of the caller's choice, if there is one."""
+        if queue is not None:
+            if queue.topic != message.topic:
+                raise InvalidMessage(f"the message goes to {message.topic}, the queue belongs to {queue.topic}")
+            return target.form_of(queue)
+        if selector is not None:
+            return target.forms[await selected(selector, target.queues, message)]
+        if shard_key is not None:
+            return target.forms[shard_index(shard_key, len(target.forms))]
+        return None
+
+    def _batches(self, messages: Sequence[Message]) -> Iterator[Outgoing]:
+        """The requests that carry `messages`, each as large as may be."""
+        if not messages:
+            raise InvalidMessage("a batch without messages")
+        topic, wait_store = messages[0].topic, messages[0].wait_store
+        if is_retry_topic(topic):
+            raise InvalidMessage(f"{topic}: retries cannot be sent as a batch")
+        limit = self._settings.max_size
+        parts: list[Outgoing] = []
+        items: list[BatchItem] = []
+        size = 0
+        for message in messages:
+            if message.topic != topic or message.wait_store != wait_store:
+                raise InvalidMessage(f"a batch to {topic} cannot hold messages to others, or with another wait_store")
+            part = prepare(message, limit, shard_key=message.shard_key, extra=self._extra)
+            if part.kind is not MessageType.NORMAL:
+                raise InvalidMessage(f"a batch to {topic} cannot hold delayed messages")
+            item = outgoings.batch_item(part)
+            if item.size > limit:
+                raise InvalidMessage(f"a message to {topic} takes {item.size} bytes in a batch; {limit} can be sent")
+            if size + item.size > limit:
+                yield outgoings.batch(parts, encode_batch(items), wait_store=wait_store)
+                parts, items, size = [], [], 0
+            parts.append(part)
+            items.append(item)
+            size += item.size
+        yield outgoings.batch(parts, encode_batch(items), wait_store=wait_store)
+
+    async def _drain(self) -> None:
+        if self._linger is not None:
+            self._linger.send_all()
+        if self._pending:
+            await asyncio.wait(set(self._pending))
+
+
+class _Answer:
+    """The end of a submitted message: makes room in the window, then tells whoever holds the future."""
+
+    __slots__ = ("_pending", "_size", "_window", "future")
+
+    def __init__(self, window: Window, size: int, pending: set[asyncio.Future[SendResult]]) -> None:
+        self._window = window
+        self._size = size
+        self._pending = pending
+        self.future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+        pending.add(self.future)
+
+    def __call__(self, result: SendResult | None, error: BaseException | None) -> None:
+        self._window.leave(self._size)
+        self._pending.discard(self.future)
+        if self.future.done():
+            return
+        if result is not None:
+            self.future.set_result(result)
+        elif error is not None:
+            self.future.set_exception(error)
+
+    def withdraw(self) -> None:
+        """It was never sent."""
+        self._window.leave(self._size)
+        self._pending.discard(self.future)
+        self.future.cancel()

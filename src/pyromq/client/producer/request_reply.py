@@ -1,0 +1,87 @@
+"""Request and reply over messages: a request names its sender, and the broker pushes the reply to that client.
+
+request   CORRELATION_ID, REPLY_TO_CLIENT, TTL on an ordinary message; the broker adds CLUSTER
+reply     to the topic <CLUSTER>_REPLY_TOPIC, code 325, with the same three and MSG_TYPE=reply
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ReplyError, ReplyTimeout, RequestTimeout
+from pyromq.protocol import properties as props
+from pyromq.protocol.codes import RequestCode
+
+from ..consumer.received import ReceivedMessage
+from ..names import reply_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from ..client import Client
+    from .outgoing import Outgoing
+    from .send_frames import Form
+    from .send_result import SendResult
+    from .sending import HiddenProducer, Sender, Target
+
+    # Makes the message ready, with further properties; gives it, where it goes, and the seconds that are left.
+    Ready = Callable[[str], Awaitable[tuple[Outgoing, Target, Form | None, float]]]
+
+_COPIED = (props.CORRELATION_ID, props.REPLY_TO_CLIENT, props.TTL)
+
+
+async def request(client: Client, sender: Sender, timeout: float, ready: Ready, *, known: bool) -> ReceivedMessage:
+    """Send a request and wait for its reply. `known`: brokers of the topic have heard of this client."""
+    deadline = time.monotonic() + timeout
+    correlation_id = str(uuid.uuid4())
+    outgoing, target, only, left = await ready(
+        f"\x02{props.CORRELATION_ID}\x01{correlation_id}"
+        f"\x02{props.REPLY_TO_CLIENT}\x01{client.client_id}"
+        f"\x02{props.TTL}\x01{int(1000 * timeout)}"
+    )
+    if not known:
+        # The broker can push a reply only to a connection that it knows by name.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await client.heartbeat()
+        left = deadline - time.monotonic()
+    reply = client.replies.expect(correlation_id)
+    try:
+        await sender.send(outgoing, target, only, left)
+        async with asyncio.timeout(deadline - time.monotonic()):
+            return ReceivedMessage(await reply)
+    except TimeoutError as exc:
+        if isinstance(exc, RequestTimeout):
+            raise  # it was the send that was not answered
+        raise ReplyTimeout(f"whoever consumes {target.topic}", outgoing.code, timeout) from None
+    finally:
+        client.replies.forget(correlation_id)
+
+
+def reply_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """What a reply to a message with these `properties` carries. ReplyError if nobody waits for a reply to it."""
+    missing = [name for name in (props.CLUSTER, *_COPIED[:2]) if not properties.get(name)]
+    if missing:
+        raise ReplyError(f"nobody waits for a reply to this message: it has no property {', '.join(missing)}")
+    copied = {name: properties[name] for name in _COPIED if name in properties}
+    return {props.MSG_TYPE: "reply", **copied, props.WAIT: "true"}
+
+
+async def reply(
+    producer: HiddenProducer, properties: Mapping[str, str], broker_name: str, body: bytes, timeout: float = 3.0
+) -> SendResult:
+    """Answer a request that was consumed with these `properties` from that broker, which knows who asked."""
+    carried = reply_properties(properties)
+    return await producer.send(
+        reply_topic(properties[props.CLUSTER]),
+        body,
+        0,
+        carried,
+        code=RequestCode.SEND_REPLY_MESSAGE_V2,
+        broker=broker_name,
+        timeout=timeout,
+    )

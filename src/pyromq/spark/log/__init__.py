@@ -1,0 +1,1 @@
+"""Spark format `rocketmq_log`: the files of a store as a table."""

@@ -1,0 +1,80 @@
+"""Spark format `rocketmq_log`: the files of a store as a table.
+
+    spark.read.format("rocketmq_log").option("topics", "orders").load("/data/store")
+
+Executors must see the files: a shared file system, a replica's disk, a snapshot, or Spark on the broker's host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from ..push_filters import PushFilters
+from ..shipping import Shipped
+
+# Spark imports this module to learn the format: what reads is imported when something is read.
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter, InputPartition
+    from pyspark.sql.types import StructType
+
+    from ..options import LogOptions
+    from .filters import LogFilters
+
+
+class LogDataSource(Shipped, DataSource):
+    """The format."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq_log"
+
+    def schema(self) -> StructType:
+        from .. import options as known
+        from ..schema import spark_schema, with_metadata
+
+        options = known.parse(known.LogOptions, self.options)
+        return with_metadata(spark_schema(options.columns), known.to_metadata((known.LogOptions,), self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from .. import options as known
+        from ..schema import arrow_schema, metadata_of
+
+        given = known.from_table(known.LogOptions, self.options, metadata_of(schema))
+        return LogReader(known.parse(known.LogOptions, given), arrow_schema(schema))
+
+
+class LogReader(Shipped, DataSourceReader):
+    """A scan: planned on the driver, read by the executors."""
+
+    def __init__(self, options: LogOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._filters: LogFilters | None = None
+        # Not a method: see PushFilters.
+        self.pushFilters = PushFilters(self)  # type: ignore[method-assign]  # on purpose
+
+    def push(self, filters: list[Filter]) -> Sequence[Filter]:
+        """Take filters over; gives those that Spark has to apply."""
+        from .filters import push
+
+        self._filters, handed_back = push(filters, self._options)
+        return handed_back
+
+    def partitions(self) -> list[InputPartition]:
+        from .filters import LogFilters
+        from .plan import plan
+
+        return [*plan(self._options, self._filters or LogFilters())]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        from .plan import LogPart, PlacesPart, QueuePart
+        from .reader import read
+
+        # Spark reads one empty partition when there is none.
+        is_ours = isinstance(partition, LogPart | QueuePart | PlacesPart)
+        return read(partition, self._options, self._schema) if is_ours else iter(())

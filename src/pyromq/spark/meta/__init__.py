@@ -1,0 +1,1 @@
+"""Spark format `rocketmq_meta`: what a cluster knows of itself, as small tables."""

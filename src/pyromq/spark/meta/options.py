@@ -1,0 +1,38 @@
+"""The options of `rocketmq_meta`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyromq.errors import ConfigError
+
+from ..option_values import names, opt
+from ..options import ConnectionOptions
+
+
+def table_name(value: str) -> str:
+    from .tables import table  # pyarrow and pyspark are not needed to look at other options
+
+    return table(value).name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaOptions(ConnectionOptions):
+    """Options of a look at a cluster."""
+
+    table: str = opt("table", table_name, "", "Which one: topics, queues, groups or brokers.")
+    topics: tuple[str, ...] = opt(
+        "topics",
+        names,
+        (),
+        "Only these topics, a comma list.",
+        aliases=("subscribe", "topic"),
+    )
+    groups: tuple[str, ...] = opt(
+        "groups", names, (), "Only these groups, a comma list.", aliases=("consumerGroup", "group")
+    )
+
+    def check(self) -> None:
+        ConnectionOptions.check(self)
+        if not self.table:
+            raise ConfigError("option table is missing: topics, queues, groups or brokers")

@@ -1,0 +1,73 @@
+"""Spark format `rocketmq_meta`: what a cluster knows of itself, as small tables.
+
+    spark.read.format("rocketmq_meta").option("namesrv", "host:9876").option("table", "groups").load()
+
+Asked when the query runs, by one task. The tables and their columns are in `meta_tables.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from ..shipping import Shipped
+
+# Spark imports this module to learn the format: what reads is imported when something is read.
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from .options import MetaOptions
+
+
+class MetaDataSource(Shipped, DataSource):
+    """The format."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq_meta"
+
+    def schema(self) -> StructType:
+        from .. import options as known
+        from ..schema import with_metadata
+        from .options import MetaOptions
+        from .tables import table
+
+        known.refuse_secrets_in_catalog((MetaOptions,), self.options)
+        options = cast("MetaOptions", known.parse(MetaOptions, self.options))
+        return with_metadata(table(options.table).spark_schema(), known.to_metadata((MetaOptions,), self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from .. import options as known
+        from ..schema import metadata_of
+        from .options import MetaOptions
+        from .tables import table
+
+        given = known.from_table(MetaOptions, self.options, metadata_of(schema))
+        options = cast("MetaOptions", known.parse(MetaOptions, given))
+        return MetaReader(options, table(options.table).arrow_schema(schema))
+
+
+class MetaReader(Shipped, DataSourceReader):
+    """Reads a table in one task: it is small. Planning asks nobody, so the figures are of when the query runs."""
+
+    def __init__(self, options: MetaOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from ..blocking_client import Link
+        from .rows import MetaRows
+        from .tables import table
+
+        options = self._options
+        with Link(options) as link:
+            rows = link.run(MetaRows(link, options.topics, options.groups).of(options.table))
+        spelt = {name.lower(): name for name in table(options.table).columns}
+        columns = [pa.array([row.get(spelt[field.name.lower()]) for row in rows], field.type) for field in self._schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=self._schema)

@@ -1,0 +1,1 @@
+"""Sessions: made ready for our formats, diagnosed, and given programs to run."""

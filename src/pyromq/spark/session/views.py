@@ -1,0 +1,89 @@
+"""Topics as tables in a few words: one as a DataFrame, all of them as views."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from pyromq.errors import ConfigError
+
+from ..meta.cluster_rows import user_topics
+from ..option_values import declared
+from ..options import ConnectionOptions
+from .sessions import namesrv_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger(__name__)
+
+
+def read(spark: SparkSession, topic: str, namesrv: str | None = None, **options: object) -> DataFrame:
+    """See `pyromq.spark.read`."""
+    return spark.read.format("rocketmq").options(**_options(spark, topic, namesrv, options)).load()
+
+
+def stream(spark: SparkSession, topic: str, namesrv: str | None = None, **options: object) -> DataFrame:
+    """See `pyromq.spark.stream`."""
+    return spark.readStream.format("rocketmq").options(**_options(spark, topic, namesrv, options)).load()
+
+
+def register_topics(
+    spark: SparkSession, namesrv: str | None = None, *, pattern: str = ".*", **options: object
+) -> list[str]:
+    """See `pyromq.spark.register_topics`."""
+    given = {"namesrv": namesrv_of(spark, namesrv), **_parallelism(spark), **_texts(options)}
+    _refuse_secrets(given)
+    made: dict[str, str] = {}
+    for topic in _matching(spark, given, pattern):
+        other = made.setdefault(topic.lower(), topic)
+        if other != topic:
+            logger.warning("topic %s has no view: to Spark its name is that of topic %s", topic, other)
+            continue
+        pairs = ", ".join(f"{_quoted(key)} {_quoted(value)}" for key, value in {**given, "subscribe": topic}.items())
+        # A view of this kind, and not one of a DataFrame: INSERT INTO goes to the topic.
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{topic}` USING rocketmq OPTIONS ({pairs})")
+    return list(made.values())
+
+
+def _matching(spark: SparkSession, given: dict[str, str], pattern: str) -> list[str]:
+    try:
+        wanted = re.compile(pattern)
+    except re.error as exc:
+        raise ConfigError(f"pattern must be a regular expression ({exc}), not {pattern!r}") from exc
+    return [topic for topic in user_topics(spark, given) if wanted.fullmatch(topic)]
+
+
+def _options(spark: SparkSession, topic: str, namesrv: str | None, options: dict[str, object]) -> dict[str, Any]:
+    common = {"namesrv": namesrv_of(spark, namesrv), "subscribe": topic}
+    return {**common, **_parallelism(spark), **_texts(options)}
+
+
+def _parallelism(spark: SparkSession) -> dict[str, str]:
+    """How many tasks can run at a time, which no reader can find out by itself."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return {"parallelism": str(spark.sparkContext.defaultParallelism)}
+    except PySparkException:  # Spark Connect knows no context
+        return {}
+
+
+def _texts(options: dict[str, object]) -> dict[str, str]:
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
+
+
+def _refuse_secrets(given: dict[str, str]) -> None:
+    secrets = {info.key.lower(): info.key for _, info in declared(ConnectionOptions) if info.secret}
+    for key in given:
+        if key.lower() in secrets:
+            raise ConfigError(
+                f"{secrets[key.lower()]} would be part of the text of every view; use credentials=env:PREFIX or "
+                "file:PATH"
+            )
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

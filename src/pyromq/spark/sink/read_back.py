@@ -1,0 +1,142 @@
+"""What a task has stored already: the end of its queue, read backwards.
+
+A task cannot know whether it is the first attempt, so each looks. All it sent lies behind what its query sent to the
+same partition in an older batch, so there it stops. Where there is none, a time bounds the search, counted back from
+the newest message, or from the oldest of its own that was found: a query that was down for a day still finds them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from pyromq.errors import NoPermission, PyroMQError, RemoteProtocolError, RouteNotFound
+from pyromq.protocol import properties as props
+from pyromq.protocol.batch import unwrap
+from pyromq.protocol.codes import ResponseCode
+from pyromq.protocol.headers import PullMessage, PullMessageReply
+from pyromq.protocol.record import decode_records
+
+from ..source.broker_metadata import SUBSCRIPTION
+from ..source.offsets import place
+from .identity import SPARK_TXN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyromq.protocol.message_queue import MessageQueue
+    from pyromq.protocol.record import MessageRecord
+
+    from ..blocking_client import Link
+    from .identity import Identity
+
+logger = logging.getLogger(__name__)
+
+_GROUP = "spark-rocketmq-sink"
+_FIRST_STEP, _LONGEST_STEP = 32, 1024
+_TXN, _KEY = SPARK_TXN.encode(), props.UNIQ_KEY.encode()
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+
+
+class Findings:
+    """The ids of a batch's messages, from records that come the newest first. Decides; `read_back` asks."""
+
+    def __init__(self, identity: Identity, lookback: float) -> None:
+        self.keys: set[str] = set()
+        self._identity = identity
+        self._lookback_ms = int(lookback * 1000)
+        self._oldest_wanted: int | None = None
+
+    def take(self, newest_first: Iterable[MessageRecord]) -> bool:
+        """True when nothing of the batch can lie before these."""
+        for record in newest_first:
+            stored_at = record.store_timestamp
+            if self._oldest_wanted is None:
+                self._oldest_wanted = stored_at - self._lookback_ms
+            elif stored_at < self._oldest_wanted:
+                return True
+            txn = props.find(record.properties, _TXN)
+            batch = None if txn is None else self._identity.batch_of(props.decode(txn))
+            if batch is None:
+                continue
+            if batch < self._identity.batch:
+                return True
+            self._oldest_wanted = min(self._oldest_wanted, stored_at - self._lookback_ms)
+            key = props.find(record.properties, _KEY)
+            if batch == self._identity.batch and key is not None:
+                self.keys.add(props.decode(key))
+        return False
+
+
+async def read_back(
+    link: Link, queue: MessageQueue, identity: Identity, lookback: float, patience: float = 10.0
+) -> set[str]:
+    """The ids of the messages of this batch and partition that `queue` holds already.
+
+    Raises what the broker answers, or why it cannot be asked, when `patience`, in seconds, is over.
+    """
+    deadline = time.monotonic() + patience
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return await _read_back(link, queue, Findings(identity, lookback))
+        except PyroMQError as exc:
+            if not exc.retriable or isinstance(exc, NoPermission) or time.monotonic() + pause > deadline:
+                raise
+            logger.warning("%s: not read back: %s; again in %g s", place(queue), exc, pause)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+async def _read_back(link: Link, queue: MessageQueue, findings: Findings) -> set[str]:
+    wire = link.on_wire(queue)
+    address = link.replica(queue.broker_name, only_this=True)
+    if address is None:
+        await link.client.routes.refresh(wire.topic)
+        address = link.replica(queue.broker_name, only_this=True)
+    if address is None:
+        error = RouteNotFound(f"no master of broker {queue.broker_name} is known, which has {place(queue)}")
+        error.retriable = True
+        raise error
+    # Only the master knows all that was acknowledged.
+    end = await link.client.calls.max_offset(address, wire)
+    step = _FIRST_STEP
+    while end > 0:
+        start = max(0, end - step)
+        records, is_first = await _between(link, address, wire, start, end)
+        if findings.take(reversed(records)) or is_first:
+            break
+        end = start
+        step = min(2 * step, _LONGEST_STEP)
+    return findings.keys
+
+
+async def _between(
+    link: Link, address: str, wire: MessageQueue, start: int, end: int
+) -> tuple[list[MessageRecord], bool]:
+    """The messages from `start` to `end`, and whether the queue holds none before them."""
+    group = link.namespace.wrap(_GROUP)
+    found: list[MessageRecord] = []
+    at = start
+    is_first = start == 0
+    while at < end:
+        header = PullMessage(group, wire.topic, wire.queue_id, at, end - at, SUBSCRIPTION, 0, 0, 0, "*", "TAG")
+        reply = await link.client.calls.pull(address, header)
+        answer = reply.header(PullMessageReply)
+        if reply.code == ResponseCode.SUCCESS:
+            if answer.next_begin_offset <= at:
+                raise RemoteProtocolError(f"{place(wire)}: a pull at {at} leads back to {answer.next_begin_offset}")
+            for record in decode_records(reply.body_bytes, check_crc=False):
+                found += (each for each in unwrap(record) if at <= each.queue_offset < end)
+            at = answer.next_begin_offset
+        elif at < answer.min_offset:
+            # Aged out while we looked, or long ago.
+            at = answer.min_offset
+            is_first = True
+        elif answer.next_begin_offset > at:
+            at = answer.next_begin_offset
+        else:
+            break
+    return found, is_first

@@ -1,0 +1,395 @@
+"""Messages on their way to brokers: collected into batches, some requests under way at a time, all acknowledged.
+
+Rows without a wish go to queues in turn. Those with a sharding key, or a queue of their own, go to that queue and keep
+their order: its requests leave one after the other. With `effectively-once` all rows of a task go to one queue for each
+topic, and those that it holds already are left out. A request that failed is sent again, as often as `retries` says;
+one that a broker finds illegal is taken apart, to learn which row is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pyromq.client.names import is_retry_topic
+from pyromq.client.producer import outgoing as outgoings
+from pyromq.client.producer.attempts import FAILURES, SendSettings
+from pyromq.client.producer.outgoing import Outgoing
+from pyromq.client.producer.selectors import shard_index
+from pyromq.client.producer.send_result import SendStatus
+from pyromq.client.producer.sending import Sender
+from pyromq.errors import (
+    BrokerError,
+    ConnectFailed,
+    MessageIllegal,
+    NoPermission,
+    PyroMQError,
+    SendFailed,
+    TooManyRequests,
+)
+from pyromq.protocol import properties as props
+from pyromq.protocol import sysflag
+from pyromq.protocol.batch import ITEM_OVERHEAD, BatchItem, encode_batch
+from pyromq.protocol.codes import RequestCode
+
+from .messages import BadRow, OutRow
+from .read_back import read_back
+from .topics import BATCH_PATIENCE, STREAM_PATIENCE, find_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyromq.client.producer.send_frames import Form
+    from pyromq.client.producer.sending import Target
+
+    from ..blocking_client import Link
+    from ..options import SinkOptions
+    from .identity import Identity
+    from .topics import Queues
+
+logger = logging.getLogger(__name__)
+
+_GROUP = "spark-rocketmq-sink"
+_MOST_OPEN = 32  # batches' worth of rows that wait for company, over all topics and queues
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+# In the remark of a 4.9 broker that refuses a user; it has no code for that.
+_ACL = "AclException"
+# Nothing was sent: there is no doubt whether it was stored.
+_NOT_SENT = (ConnectFailed, TooManyRequests, BrokerError)
+
+
+class Place(msgspec.Struct):
+    """A topic that is sent to. With `effectively-once` all go to `fixed`, save those whose ids are in `stored`."""
+
+    target: Target
+    fixed: Form | None = None
+    stored: set[str] | None = None
+
+
+class Request(msgspec.Struct):
+    """Rows that leave together, to the queue of `form` or to any."""
+
+    place: Place
+    form: Form | None
+    rows: list[OutRow] = []
+    size: int = 0
+
+
+class Counts(msgspec.Struct):
+    """What became of the rows of a task. What was sent includes dead letters."""
+
+    sent: int = 0
+    bytes: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+    already_stored: int = 0
+    unconfirmed: Counter[str] = msgspec.field(default_factory=Counter)
+
+
+class Sends:
+    """The sends of one task. Belongs to the loop of `link`.
+
+    `on_bad_row` gives the message that is sent instead of a row that a broker refuses, None for none, or raises.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        options: SinkOptions,
+        identity: Identity | None,
+        queues: Mapping[str, Queues],
+        on_bad_row: Callable[[BadRow], OutRow | None],
+        *,
+        streams: bool = False,
+    ) -> None:
+        self.counts = Counts()
+        self._link = link
+        self._options = options
+        # Of an identity only effectively-once makes use here.
+        self._identity = identity if options.is_effectively_once else None
+        self._queues = queues
+        self._on_bad_row = on_bad_row
+        self._patience = STREAM_PATIENCE if streams else BATCH_PATIENCE
+        group = link.namespace.wrap(options.producer_group or _GROUP)
+        self._sender = _Sender(link, group, options)
+        self._timeout = options.send_timeout_ms / 1000
+        self._batch_bytes = options.batch_bytes
+        self._compress_over = options.compress_over
+        self._wait = f"{props.WAIT}\x01{'true' if options.wait_store else 'false'}"
+        self._places: dict[str, Place] = {}
+        self._open: dict[tuple[str, str], Request] = {}
+        self._open_bytes = 0
+        self._room = asyncio.Semaphore(options.in_flight)
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._last_of: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._error: BaseException | None = None
+
+    def take(self, row: OutRow) -> bool:
+        """Put a row without a wish into a batch that has room. False, and nothing has happened, if it takes `add`."""
+        request = self._open.get((row.topic, ""))
+        if request is None or row.shard or row.queue is not None or row.is_delayed or request.place.stored is not None:
+            return False
+        length = len(row.body)
+        size = ITEM_OVERHEAD + length + len(row.properties)
+        most = self._batch_bytes
+        if length >= self._compress_over or request.size + size >= most or self._open_bytes + size > _MOST_OPEN * most:
+            return False
+        request.rows.append(row)
+        request.size += size
+        self._open_bytes += size
+        return True
+
+    async def add(self, row: OutRow) -> None:
+        """Send a row, now or together with others. Waits while as much is under way as may be.
+
+        Raises why an earlier one could not be sent.
+        """
+        place = self._places.get(row.topic) or await self._open_place(row.topic)
+        if place.stored is not None:
+            if row.key in place.stored:
+                self.counts.already_stored += 1
+                return
+            place.stored.add(row.key)
+        form = place.fixed
+        if form is None and (row.queue is not None or row.shard):
+            form = _form_of(place.target, row)
+            if form is None:
+                await self._refused(row, f"{row.topic} has no queue {row.queue} that can be written to")
+                return
+        lane = (row.topic, "" if form is None else f"{form.broker}/{form.queue_text}")
+        size = ITEM_OVERHEAD + len(row.body) + len(row.properties)
+        request = self._open.get(lane)
+        if row.is_delayed or len(row.body) >= self._compress_over or is_retry_topic(row.topic):
+            # It cannot share a request; what it must not overtake leaves first.
+            if request is not None and form is not None:
+                await self._begin(lane)
+            await self._start(Request(place, form, [row], size), lane)
+            return
+        if request is not None and request.size + size > self._batch_bytes:
+            await self._begin(lane)
+            request = None
+        if request is None:
+            request = self._open[lane] = Request(place, form)
+        request.rows.append(row)
+        request.size += size
+        self._open_bytes += size
+        if request.size >= self._batch_bytes:
+            await self._begin(lane)
+        elif self._open_bytes > _MOST_OPEN * self._batch_bytes:
+            await self._begin_all()
+
+    async def finish(self) -> None:
+        """Return once all are acknowledged; raises why they are not."""
+        await self._begin_all()
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+        self._check()
+
+    async def give_up(self) -> None:
+        """End what is under way; nobody will look at the outcome."""
+        for task in self._under_way:
+            task.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    # Where to
+
+    async def _open_place(self, topic: str) -> Place:
+        queues = self._queues.get(topic)
+        seen = await find_topic(self._link, self._options, topic, self._patience)
+        place = Place(await self._sender.target(topic, self._timeout))
+        if self._identity is not None:
+            # All attempts have to agree on the queue, so it is taken from what was seen when the write was planned.
+            chosen = (queues or seen)[self._identity.partition % len(queues or seen)]
+            place.fixed = place.target.form_of(chosen)
+            place.stored = await read_back(self._link, chosen, self._identity, self._options.dedup_lookback)
+            if place.stored:
+                logger.info("%d messages of this batch are in %s already", len(place.stored), chosen)
+        return self._places.setdefault(topic, place)
+
+    # Under way
+
+    async def _begin_all(self) -> None:
+        for lane in tuple(self._open):
+            await self._begin(lane)
+
+    async def _begin(self, lane: tuple[str, str]) -> None:
+        request = self._open.pop(lane)
+        self._open_bytes -= request.size
+        await self._start(request, lane)
+
+    async def _start(self, request: Request, lane: tuple[str, str]) -> None:
+        await self._room.acquire()
+        self._check()
+        is_ordered = request.form is not None and self._identity is None
+        before = self._last_of.get(lane) if is_ordered else None
+        task = asyncio.create_task(self._deliver_after(before, request), name="send")
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        if is_ordered:
+            self._last_of[lane] = task
+        # Let it write: nothing else runs until the window is full.
+        await asyncio.sleep(0)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        self._room.release()
+        if not task.cancelled() and self._error is None:
+            self._error = task.exception()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    async def _deliver_after(self, before: asyncio.Task[None] | None, request: Request) -> None:
+        if before is not None and not before.done():
+            await asyncio.wait((before,))
+        if self._error is None:
+            await self._deliver(request)
+
+    async def _deliver(self, request: Request) -> None:
+        """Send until it is acknowledged; raises when that is given up."""
+        outgoing = await self._outgoing(request.rows)
+        failures: list[tuple[str, PyroMQError]] = []
+        pause = _FIRST_PAUSE
+        while True:
+            target = request.place.target
+            form = request.form or self._sender.choose(target, failures[-1][0] if failures else None)
+            try:
+                result = await self._sender.send(outgoing, target, form, self._timeout)
+            except MessageIllegal as exc:
+                await self._take_apart(request, exc)
+                return
+            except FAILURES as exc:
+                failures.append((form.broker, exc))
+                if len(failures) > self._options.retries or _is_final(exc):
+                    raise _given_up(request, failures) from exc
+            else:
+                self._acknowledged(request, result.status)
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            await self._look_again(request, failures[-1][1])
+            if not request.rows:
+                return
+            outgoing = await self._outgoing(request.rows)
+
+    async def _look_again(self, request: Request, error: PyroMQError) -> None:
+        """After a failure: where brokers are now, and, if that matters, what was stored nevertheless."""
+        place = request.place
+        topic = place.target.forms[0].shown.topic
+        try:
+            await self._link.client.routes.refresh(place.target.topic)
+            place.target = await self._sender.target(topic, self._timeout)
+        except PyroMQError as exc:
+            logger.warning("route of %s not refreshed: %s", topic, exc)
+        if self._identity is not None and request.form is not None and not isinstance(error, _NOT_SENT):
+            lookback = self._options.dedup_lookback
+            stored = await read_back(self._link, request.form.shown, self._identity, lookback)
+            missing = [row for row in request.rows if row.key not in stored]
+            self.counts.sent += len(request.rows) - len(missing)
+            request.rows = missing
+
+    def _acknowledged(self, request: Request, status: SendStatus) -> None:
+        self.counts.sent += len(request.rows)
+        self.counts.bytes += sum([len(row.body) for row in request.rows])
+        if status is not SendStatus.SEND_OK:
+            self.counts.unconfirmed[status.value] += len(request.rows)
+
+    # Rows that brokers refuse
+
+    async def _take_apart(self, request: Request, error: MessageIllegal) -> None:
+        if len(request.rows) == 1:
+            await self._refused(
+                request.rows[0], f"{error.server} refuses it: {error.remark}; {_sizes(request.rows[0])}"
+            )
+            return
+        for row in request.rows:
+            await self._deliver(Request(request.place, request.form, [row]))
+
+    async def _refused(self, row: OutRow, reason: str) -> None:
+        """A row that cannot be sent as it is. What is sent instead goes in the same slot of the window."""
+        instead = self._on_bad_row(BadRow.refused(row, reason))
+        if instead is None:
+            self.counts.skipped += 1
+            return
+        if row.topic == instead.topic:
+            raise BadRow.refused(row, reason).error()
+        await self.send_dead_letter(instead)
+
+    async def send_dead_letter(self, row: OutRow) -> None:
+        """Send what is kept of a bad row, alone and at once."""
+        place = self._places.get(row.topic) or await self._open_place(row.topic)
+        self.counts.dead_letters += 1
+        if place.stored is not None and row.key in place.stored:
+            self.counts.already_stored += 1
+            return
+        await self._deliver(Request(place, place.fixed, [row]))
+
+    # Bytes
+
+    async def _outgoing(self, rows: list[OutRow]) -> Outgoing:
+        if len(rows) == 1:
+            row = rows[0]
+            outgoing = Outgoing(row.body, row.properties, row.key, row.flag)
+            if len(row.body) >= self._compress_over:
+                await outgoings.compressed(outgoing, sysflag.ZLIB)
+            return outgoing
+        body = encode_batch([BatchItem(row.body, row.flag, row.properties.encode()) for row in rows])
+        return Outgoing(body, self._wait, rows[0].key, code=RequestCode.SEND_BATCH_MESSAGE)
+
+
+class _Sender(Sender):
+    """The client's, with one attempt for each call, to brokers where `brokerAddressMap` says that they are."""
+
+    def __init__(self, link: Link, group: str, options: SinkOptions) -> None:
+        settings = SendSettings(
+            timeout=options.send_timeout_ms / 1000,
+            retries=0,
+            compress_over=options.compress_over,
+            max_size=options.max_message_bytes,
+        )
+        super().__init__(link.client, group, settings)
+        self._link = link
+
+    def connection(self, form: Form) -> Any:  # a Connection, whose layer is not ours to import
+        address = self._routes.master(form.broker)
+        return None if address is None else self.remoting.open_connection(self._link.reached_at(address))
+
+    async def _address(self, form: Form, limit: float) -> str:
+        return self._link.reached_at(await super()._address(form, limit))
+
+
+def _is_final(error: PyroMQError) -> bool:
+    """Whether every other attempt would meet the same. (A broker that takes no messages now is not the only one.)"""
+    return isinstance(error, BrokerError) and (not error.retriable or _ACL in error.remark)
+
+
+def _given_up(request: Request, failures: list[tuple[str, PyroMQError]]) -> PyroMQError:
+    """What a task fails with."""
+    topic = request.place.target.topic
+    broker, last = failures[-1]
+    if isinstance(last, BrokerError) and (isinstance(last, NoPermission) or _ACL in last.remark):
+        error = NoPermission(f"writing to topic {topic} needs the right PUB: {last.remark}", broker)
+        error.topic = topic
+        return error
+    rows = request.rows
+    return SendFailed(topic, failures, f"{len(rows)} row{'s' * (len(rows) > 1)} from {rows[0].label()} on")
+
+
+def _form_of(target: Target, row: OutRow) -> Form | None:
+    """The queue that a row has to go to; None if there is none such."""
+    if row.queue is not None:
+        broker, number = row.queue
+        fits = [form for form in target.forms if form.queue.queue_id == number]
+        # The broker of a row that was read elsewhere may not be one of this topic's.
+        return next((form for form in fits if form.broker == broker), fits[0] if fits else None)
+    return target.forms[shard_index(row.shard or "", len(target.forms))]
+
+
+def _sizes(row: OutRow) -> str:
+    return f"its body has {len(row.body)} bytes, its properties {len(row.properties)}"

@@ -1,0 +1,1 @@
+"""Spark format `rocketmq`: topics as tables, in batch and as a stream."""

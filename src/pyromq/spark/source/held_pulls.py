@@ -1,0 +1,93 @@
+"""Waiting for messages without asking all the time: pulls that brokers hold until something arrives.
+
+One held pull for a queue, renewed every quarter of a minute, tells of a message at once and costs almost nothing. They
+stay under way while Spark does something else. Beyond some number of queues they would be a load of their own; then,
+and wherever a broker does not hold them, the driver looks at the offsets every now and then as it does anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from pyromq.errors import PyroMQError
+from pyromq.protocol.codes import ResponseCode
+from pyromq.protocol.headers import PullMessage
+
+from .broker_metadata import SUBSCRIPTION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from ..blocking_client import Link
+
+logger = logging.getLogger(__name__)
+
+_SUSPEND = 2  # bit of a pull's sysFlag: hold it
+_HELD_FOR = 15.0
+_ANSWERED_WITHIN = 30.0
+_MOST = 64
+_NOT_AGAIN_FOR = 10.0  # seconds, after a broker refused or did not hold
+
+
+class Arrivals:
+    """Tells when queues get messages. Needs its loop to run only while somebody waits."""
+
+    def __init__(self, link: Link, group: str) -> None:
+        self._link = link
+        self._group = group
+        self._held: dict[MessageQueue, tuple[int, asyncio.Task[bool]]] = {}
+        self._not_before: dict[MessageQueue, float] = {}
+
+    async def wait(self, ends: Mapping[MessageQueue, int], seconds: float) -> bool:
+        """Whether a message arrived behind one of these ends within that time. False means nothing for certain."""
+        if len(ends) <= _MOST:
+            for queue, end in ends.items():
+                self._hold(queue, end)
+        held = {task: queue for queue, (end, task) in self._held.items() if ends.get(queue) == end}
+        if not held:
+            await asyncio.sleep(seconds)
+            return False
+        done, _ = await asyncio.wait(held, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        came = False
+        for task in done:
+            del self._held[held[task]]
+            came |= task.result()
+        return came
+
+    def _hold(self, queue: MessageQueue, end: int) -> None:
+        known = self._held.get(queue)
+        if known is not None and known[0] == end:
+            return
+        if known is not None:
+            if not known[1].done():
+                # The broker still holds it, and answers soon: there is something behind its offset.
+                known[1].cancel()
+            del self._held[queue]
+        if time.monotonic() >= self._not_before.get(queue, 0.0):
+            self._held[queue] = end, asyncio.create_task(self._pull(queue, end), name=f"hold {queue}")
+
+    async def _pull(self, queue: MessageQueue, end: int) -> bool:
+        address = self._link.replica(queue.broker_name, only_this=True)
+        began = time.monotonic()
+        if address is not None:
+            wire = self._link.on_wire(queue)
+            header = PullMessage(
+                *(self._group, wire.topic, wire.queue_id, end, 1, SUBSCRIPTION | _SUSPEND, 0, int(_HELD_FOR * 1000), 0),
+                subscription="*",
+                expression_type="TAG",
+            )
+            try:
+                reply = await self._link.client.calls.pull(address, header, _ANSWERED_WITHIN)
+            except PyroMQError as exc:
+                logger.info("no held pull for %s: %s", queue, exc)
+            else:
+                if reply.code == ResponseCode.SUCCESS:
+                    return True
+        if time.monotonic() - began < _HELD_FOR / 2:
+            self._not_before[queue] = time.monotonic() + _NOT_AGAIN_FOR
+        return False

@@ -1,0 +1,88 @@
+"""Where a new query starts and where a batch read ends: the options of that, turned into one number for each queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ConfigError
+
+from .offsets import LATEST, place, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from ..options import SourceOptions
+    from .broker_metadata import BrokerMetadata
+
+    Bounds = Mapping[MessageQueue, tuple[int, int]]
+
+
+async def starts(
+    metadata: BrokerMetadata, options: SourceOptions, bounds: Bounds, *, default: str
+) -> dict[MessageQueue, int]:
+    """Where each of the queues begins that `bounds` has the minimum and maximum of."""
+    given = options.starting_offsets_by_timestamp
+    if given is not None or options.starting_timestamp is not None:
+        option = "startingOffsetsByTimestamp" if given is not None else "startingTimestamp"
+        times = _times(given, options.starting_timestamp, bounds, option)
+        found = await _at_times(metadata, times, bounds)
+        too_late = [queue for queue, offset in found.items() if offset >= bounds[queue][1]]
+        if too_late and options.starting_offsets_by_timestamp_strategy == "error":
+            raise ConfigError(
+                f"{option}: nothing in {place(min(too_late))} was stored at {times[min(too_late)]} ms or later; "
+                "startingOffsetsByTimestampStrategy=latest starts such queues at their end"
+            )
+        # Queues that were left out start where the query does without times.
+        return {**_edge(bounds, default), **found}
+    wanted = options.starting_offsets or default
+    if isinstance(wanted, dict):
+        edge = _edge(bounds, default)
+        return resolve(wanted, bounds, edge.__getitem__, "startingOffsets")
+    if wanted == "lake":
+        raise ConfigError("startingOffsets=lake: there is no lake to ask in this version")
+    if wanted == "group":
+        assert options.consumer_group is not None
+        fallback = _edge(bounds, options.group_fallback)
+        committed = await metadata.committed(options.consumer_group, bounds)
+        return {queue: fallback[queue] if offset is None else offset for queue, offset in committed.items()}
+    return _edge(bounds, wanted)
+
+
+async def ends(metadata: BrokerMetadata, options: SourceOptions, bounds: Bounds) -> dict[MessageQueue, int]:
+    """Where a batch read ends in each queue, exclusive."""
+    latest = _edge(bounds, "latest")
+    given = options.ending_offsets_by_timestamp
+    if given is not None or options.ending_timestamp is not None:
+        option = "endingOffsetsByTimestamp" if given is not None else "endingTimestamp"
+        times = _times(given, options.ending_timestamp, bounds, option)
+        return {**latest, **await _at_times(metadata, times, bounds)}
+    if isinstance(options.ending_offsets, dict):
+        return resolve(options.ending_offsets, bounds, lambda queue: LATEST, "endingOffsets")
+    return latest
+
+
+async def _at_times(
+    metadata: BrokerMetadata, times: dict[MessageQueue, int], bounds: Bounds
+) -> dict[MessageQueue, int]:
+    filled = {queue: time for queue, time in times.items() if bounds[queue][0] < bounds[queue][1]}
+    found = await metadata.at_times(filled, dict(bounds))
+    return {queue: found.get(queue, bounds[queue][1]) for queue in times}
+
+
+def _times(
+    given: Mapping[MessageQueue, int] | None, everywhere: int | None, bounds: Bounds, option: str
+) -> dict[MessageQueue, int]:
+    if given is None:
+        assert everywhere is not None
+        return dict.fromkeys(bounds, everywhere)
+    unknown = given.keys() - bounds.keys()
+    if unknown:
+        raise ConfigError(f"{option}: there is no {', no '.join(sorted(map(place, unknown)))}")
+    return dict(given)
+
+
+def _edge(bounds: Bounds, name: str) -> dict[MessageQueue, int]:
+    side = 1 if name == "latest" else 0
+    return {queue: both[side] for queue, both in bounds.items()}

@@ -1,0 +1,389 @@
+"""Ranges of queues to Arrow batches: what a task of a read from brokers does.
+
+A pull's answer is a run of records as they lie in the commit log. Answers are collected until they make a batch worth
+decoding, then decoded at once. Brokers cap an answer (Apache's at 32 messages, or 8 from disk), so the speed of a
+backfill is the number of pulls under way: without a filter the next offsets are known in advance, and `pull.pipeline`
+of them are asked for at a time. How many messages an answer has room for is learnt from the answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from pyromq.client.consumer.subscriptions import SQL92, TAG, subscription_data
+from pyromq.errors import (
+    CorruptRecord,
+    NoPermission,
+    OffsetOutOfRange,
+    PyroMQError,
+    RemoteProtocolError,
+    RouteNotFound,
+    ServerError,
+    TopicNotFound,
+)
+from pyromq.protocol.codes import ResponseCode
+from pyromq.protocol.headers import PullMessage, PullMessageReply
+
+from ..blocking_client import Link
+from ..decode.columns import MAX_BYTES, MAX_ROWS, decode
+from ..decode.selection import Selection
+from ..schema import column_name
+from .broker_metadata import SUBSCRIPTION
+from .offsets import place
+from .read_ahead import ReadAhead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from ..options import SourceOptions
+    from .planning import QueueRange
+
+logger = logging.getLogger(__name__)
+
+_RANGES_AT_ONCE = 4  # whose first pulls are under way while another range is read
+# So many answers without a rest, and the next pulls ask for more; twice as many after each time that was too much.
+_FULL_BEFORE_MORE, _MOST_BEFORE_MORE = 32, 4096
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_MASTER, _A_SLAVE = 0, 1
+# Another broker might answer otherwise, but a queue is on one broker only.
+_FINAL = (TopicNotFound, NoPermission)
+_SERVER_ERROR_FOR = 1.0  # seconds that an error without a code of its own is believed to be a passing one
+
+
+@dataclass(frozen=True)
+class PullPart(InputPartition):
+    """What a task reads. `addresses` (broker name, id) saves it asking a name server; `patience` is in seconds."""
+
+    ranges: tuple[QueueRange, ...]
+    addresses: dict[str, dict[int, str]]
+    tags: frozenset[str] | None = None  # from a filter; those of the options come on top
+    patience: float = 1.0
+
+
+def tags_of(options: SourceOptions) -> frozenset[str] | None:
+    """The tags that the options ask for; None for all."""
+    return frozenset(subscription_data("", options.tags, 0).tags_set) or None
+
+
+def read(part: PullPart, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The messages of a part, queue by queue in the order of their offsets.
+
+    Raises OffsetOutOfRange for messages that are gone, unless `failOnDataLoss` is false, and what brokers answer.
+    """
+    with Link(options) as link:
+        asking = _Asking(link, part, options)
+        rows = Rows(options, schema, tags=asking.tags, is_filtered=asking.is_filtered)
+        pulls = [QueuePulls(asking, each, options) for each in part.ranges]
+        with ReadAhead(_spans(link, pulls), link.interrupt) as ahead:
+            for queue, span in ahead:
+                yield from rows.of(queue, span)
+
+
+def _spans(link: Link, pulls: list[QueuePulls]) -> Iterator[tuple[MessageQueue, Span]]:
+    waiting = deque(pulls)
+    while waiting:
+        ahead = [waiting[number] for number in range(min(len(waiting), _RANGES_AT_ONCE))]
+        span = link.run(_next(ahead))
+        if span is None:
+            waiting.popleft()
+        else:
+            yield waiting[0].range.queue, span
+
+
+async def _next(ahead: list[QueuePulls]) -> Span | None:
+    for pulls in ahead:
+        pulls.begin()
+    return await ahead[0].span()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Records as they came, of the offsets from `first` to `end`. `known_lost` of them are known not to be there."""
+
+    buffer: bytes
+    first: int
+    end: int
+    known_lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    body: bytes
+    first: int
+    end: int  # how far it got
+    lost: int = 0  # how many of these offsets are known to hold nothing
+
+
+class QueuePulls:
+    """One range of a queue, pulled in order. `begin` and `span` need the loop to run."""
+
+    def __init__(self, asking: _Asking, each: QueueRange, options: SourceOptions) -> None:
+        self.range = each
+        self._asking = asking
+        self._fail_on_loss = options.fail_on_data_loss
+        self._most = options.pull_batch_size
+        # What passes a filter is not known in advance, nor where the next pull begins.
+        self._depth = 1 if asking.is_filtered else options.pull_pipeline
+        self._stride = self._most
+        self._full = 0
+        self._before_more = _FULL_BEFORE_MORE
+        self._next = each.start
+        self._under_way: deque[tuple[int, int, asyncio.Task[_Answer]]] = deque()
+        self._is_first = True
+
+    def begin(self) -> None:
+        """Have as many pulls under way as are allowed; before the first answer one."""
+        depth = 1 if self._is_first else self._depth
+        while len(self._under_way) < depth and self._next < self.range.end:
+            end = min(self._next + self._stride, self.range.end)
+            self._under_way.append(self._start(self._next, end))
+            self._next = end
+
+    async def span(self) -> Span | None:
+        """The next messages, enough for a batch if there are; None at the end of the range."""
+        bodies: list[bytes] = []
+        size = lost = 0
+        first = end = None
+        while self._under_way:
+            task = self._under_way[0][2]
+            if bodies and not task.done() and size >= MAX_BYTES:
+                break
+            answer = await task
+            if bodies and (size + len(answer.body) > MAX_BYTES or answer.first - (first or 0) >= MAX_ROWS):
+                break
+            self._take_in(answer)
+            first = answer.first if first is None else first
+            end = answer.end
+            lost += answer.lost
+            if answer.body:
+                bodies.append(answer.body)
+                size += len(answer.body)
+        if first is None or end is None:
+            return None
+        return Span(bodies[0] if len(bodies) == 1 else b"".join(bodies), first, end, lost)
+
+    def _start(self, first: int, end: int) -> tuple[int, int, asyncio.Task[_Answer]]:
+        pull = asyncio.create_task(self._pull(first, end), name="pull")
+        # If an earlier pull fails, nobody asks for the outcome of this one.
+        pull.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return first, end, pull
+
+    def _take_in(self, answer: _Answer) -> None:
+        """The first answer was used: see to what follows."""
+        _, asked_to, _ = self._under_way.popleft()
+        self._is_first = False
+        if self._depth == 1:
+            self._next = answer.end
+        elif answer.end > asked_to:
+            # What is lost reaches beyond what was asked for; the pulls behind it would only learn the same.
+            self._drop_all()
+            self._next = answer.end
+        elif answer.end < asked_to:
+            self._under_way.appendleft(self._start(answer.end, asked_to))
+            self._stride, self._full = max(1, answer.end - answer.first), 0
+            self._before_more = min(2 * self._before_more, _MOST_BEFORE_MORE)
+        else:
+            self._full += 1
+            if self._full >= self._before_more and self._stride < self._most:
+                self._stride, self._full = min(self._most, self._stride + max(1, self._stride // 8)), 0
+        self.begin()
+
+    def _drop_all(self) -> None:
+        for _, _, task in self._under_way:
+            task.cancel()
+        self._under_way.clear()
+
+    async def _pull(self, first: int, end: int) -> _Answer:
+        queue = self.range.queue
+        wanted = self._most if self._asking.is_filtered else min(end - first, self._most)
+        try:
+            code, header, body = await self._asking.pull(queue, first, wanted)
+        except TopicNotFound as exc:
+            if self._fail_on_loss:
+                raise
+            logger.warning("%s: %s; its messages are lost", place(queue), exc)
+            return self._gone(first, self.range.end)
+        reached = header.next_begin_offset
+        # With a filter the broker may get further than it was asked: up to the end of the range that is welcome.
+        limit = self.range.end if self._asking.is_filtered else end
+        if code == ResponseCode.SUCCESS or (code == ResponseCode.PULL_RETRY_IMMEDIATELY and reached > first):
+            if reached <= first:
+                raise RemoteProtocolError(f"{place(queue)}: a pull at {first} leads back to {reached}")
+            return _Answer(body, first, min(reached, limit))
+        minimum, maximum = header.min_offset, header.max_offset
+        if first < minimum:
+            gone = self._gone(first, min(minimum, self.range.end))
+            what = f"{place(queue)}: offset {first} was wanted, but the first is {minimum}"
+            report_loss(what, gone.lost, self._fail_on_loss)
+            return gone
+        if first >= maximum:
+            gone = self._gone(first, self.range.end)
+            what = f"{place(queue)}: offset {first} was wanted, but the queue ends at {maximum}"
+            report_loss(what, gone.lost, self._fail_on_loss)
+            return gone
+        if reached > first:
+            return _Answer(b"", first, min(reached, limit))
+        raise RemoteProtocolError(f"{place(queue)}: no answer to a pull at {first}, inside of {minimum} to {maximum}")
+
+    @staticmethod
+    def _gone(first: int, end: int) -> _Answer:
+        return _Answer(b"", first, end, end - first)
+
+
+def report_loss(what: str, count: int | None, fail: bool) -> None:
+    """Messages are gone, `count` of them if that is known: raise, or say so and go on."""
+    said = what if count is None else f"{what}; {count} message{'s are' if count != 1 else ' is'} lost"
+    if fail:
+        raise OffsetOutOfRange(f"{said}; failOnDataLoss=false goes on without")
+    logger.warning("%s", said)
+
+
+class _Asking:
+    """How pulls are made: of which broker, under which group, with which filter, and how often."""
+
+    def __init__(self, link: Link, part: PullPart, options: SourceOptions) -> None:
+        self._link = link
+        self._options = options
+        self._patience = part.patience
+        self._addresses = part.addresses
+        self._group = link.namespace.wrap(options.consumer_group or options.group_id_prefix)
+        # Of each broker the id of the one to ask.
+        self._replicas: dict[str, int] = {}
+        given = tags_of(options)
+        both = [tags for tags in (given, part.tags) if tags is not None]
+        self.tags = frozenset.intersection(*both) if both else None
+        self.is_filtered = self.tags is not None or options.sql is not None
+        if options.sql is not None:
+            self._expression, self._kind = options.sql, SQL92
+        else:
+            self._expression, self._kind = "*" if self.tags is None else " || ".join(sorted(self.tags)), TAG
+
+    async def pull(self, queue: MessageQueue, offset: int, count: int) -> tuple[int, PullMessageReply, bytes]:
+        """The code of the answer, what it says, and the records. Asks again while brokers are away."""
+        wire = self._link.on_wire(queue)
+        header = PullMessage(
+            *(self._group, wire.topic, wire.queue_id, offset, count, SUBSCRIPTION, 0, 0, 0),
+            subscription=self._expression,
+            expression_type=self._kind,
+        )
+        began = time.monotonic()
+        pause = _FIRST_PAUSE
+        while True:
+            replica = self._replica(queue.broker_name)
+            try:
+                address = self._address(queue, replica)
+                reply = await self._link.client.calls.pull(address, header, self._options.pull_timeout_ms / 1000)
+            except PyroMQError as exc:
+                if not self._may_pass(exc, time.monotonic() - began):
+                    raise
+                logger.warning("%s: pull at %d failed: %s; again in %g s", place(queue), offset, exc, pause)
+            else:
+                answer = reply.header(PullMessageReply)
+                if self._options.read_from == "auto":
+                    self._replicas[queue.broker_name] = answer.suggest_which_broker_id
+                is_behind = offset >= answer.max_offset and replica != _MASTER
+                if not is_behind or self._master(queue) is None:
+                    return reply.code, answer, reply.body_bytes
+                # A replica that has not got so far yet; the master has, or nobody.
+                self._replicas[queue.broker_name] = _MASTER
+                continue
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            await self._find_again(wire)
+
+    def _may_pass(self, exc: PyroMQError, waited: float) -> bool:
+        """Whether asking again may help. Who cannot be reached may come back; who answers with an error rarely."""
+        if not exc.retriable or isinstance(exc, _FINAL):
+            return False
+        return waited < (min(self._patience, _SERVER_ERROR_FOR) if isinstance(exc, ServerError) else self._patience)
+
+    def _replica(self, broker_name: str) -> int:
+        first = _A_SLAVE if self._options.read_from == "slave" else _MASTER
+        return self._replicas.get(broker_name, first)
+
+    def _master(self, queue: MessageQueue) -> str | None:
+        return self._addresses.get(queue.broker_name, {}).get(_MASTER)
+
+    def _address(self, queue: MessageQueue, replica: int) -> str:
+        known = self._addresses.get(queue.broker_name, {})
+        found = known.get(replica)
+        if found is None and known and (replica != _MASTER or self._options.read_from != "master"):
+            found = known[min(known)]
+        if found is None:
+            error = RouteNotFound(f"no address of broker {queue.broker_name} is known, which has {place(queue)}")
+            error.retriable = True
+            raise error
+        return self._link.reached_at(found)
+
+    async def _find_again(self, wire: MessageQueue) -> None:
+        """Brokers may have moved."""
+        try:
+            await self._link.client.routes.refresh(wire.topic)
+        except PyroMQError as exc:
+            logger.warning("route of %s not refreshed: %s", wire.topic, exc)
+        self._addresses = {**self._addresses, **self._link.broker_addresses(wire.topic)}
+
+
+class Rows:
+    """Spans to batches of rows. `tags` are compared as text: brokers compare only their hashes."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: pa.Schema,
+        *,
+        tags: frozenset[str] | None = None,
+        is_filtered: bool = False,
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._tags = tags
+        self._is_filtered = is_filtered
+        # Records have the name of their topic with the namespace in front of it.
+        names = [column_name(field.name) for field in schema]
+        self._topic_column = names.index("topic") if options.namespace and "topic" in names else None
+
+    def of(self, queue: MessageQueue, span: Span) -> Iterator[pa.RecordBatch]:
+        """Raises OffsetOutOfRange, if that is wanted, when the span lacks messages that no filter took out."""
+        rows = pos = 0
+        while pos < len(span.buffer):
+            batch, pos = self._decode(queue, span, pos)
+            rows += batch.num_rows
+            if batch.num_rows:
+                yield batch
+        missing = span.end - span.first - span.known_lost - rows
+        if missing > 0 and not self._is_filtered:
+            what = f"{place(queue)}: offsets {span.first} to {span.end - 1} have holes"
+            report_loss(what, missing, self._options.fail_on_data_loss)
+
+    def _decode(self, queue: MessageQueue, span: Span, pos: int) -> tuple[pa.RecordBatch, int]:
+        try:
+            found = decode(
+                span.buffer,
+                self._schema,
+                broker_name=queue.broker_name,
+                start=pos,
+                include_properties=self._options.include_properties,
+                decompress=self._options.decompress,
+                verify_crc=self._options.verify_crc,
+                # An undivided batch of a 5.x broker, and a pull with a filter, may reach beyond the range.
+                selection=Selection(tags=self._tags, first_offset=span.first, end_offset=span.end),
+            )
+        except CorruptRecord as exc:
+            where = f"{place(queue)}, between offsets {span.first} and {span.end}"
+            raise CorruptRecord(f"{where}: {exc.reason}", exc.offset) from exc
+        batch = found.batch
+        if self._topic_column is not None:
+            names = pa.repeat(pa.scalar(queue.topic, pa.string()), batch.num_rows)
+            batch = batch.set_column(self._topic_column, self._schema.field(self._topic_column), names)
+        return batch, found.end

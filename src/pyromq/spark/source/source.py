@@ -1,0 +1,147 @@
+"""Spark format `rocketmq`: topics as tables, read from and written to brokers in batch and as a stream.
+
+    spark.read.format("rocketmq").option("namesrv", "host:9876").option("subscribe", "orders").load()
+    spark.readStream.format("rocketmq").options(namesrv="host:9876", subscribe="orders").load()
+    frame.write.format("rocketmq").options(namesrv="host:9876", topic="orders").mode("append").save()
+
+Any broker that speaks RocketMQ's protocol will do. The options are in `options.py`, the columns in `schema.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from pyromq.errors import ConfigError
+
+from ..push_filters import PushFilters
+from ..shipping import Shipped
+
+# Spark imports this module to learn the format: what reads is imported when something is read.
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import (
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+        Filter,
+        InputPartition,
+    )
+    from pyspark.sql.types import StructType
+
+    from ..options import SinkOptions, SourceOptions
+    from .pushdown import Pushed
+
+
+class RocketMQDataSource(Shipped, DataSource):
+    """The format."""
+
+    # Spark plans with an instance of its own, and ends the batches of a stream with one that went through a pickle.
+    _was_planned = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_was_planned": True}
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """All columns, or those of the option `columns`. The options go along, for tables in a catalog."""
+        from .. import options as known
+        from ..schema import spark_schema, with_metadata
+
+        kinds = (known.SourceOptions, known.SinkOptions)
+        known.refuse_secrets_in_catalog(kinds, self.options)
+        options = known.parse(known.SourceOptions, self.options, others=kinds)
+        return with_metadata(spark_schema(options.columns), known.to_metadata(kinds, self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from ..schema import arrow_schema
+
+        options = self._source_options(schema)
+        options.check_batch()
+        return RocketMQReader(options, arrow_schema(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from ..schema import arrow_schema
+        from .stream_reader import RocketMQStreamReader
+
+        options = self._source_options(schema)
+        options.check_stream()
+        return RocketMQStreamReader(options, arrow_schema(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from ..sink import writers
+
+        writers.refuse_overwrite(overwrite)
+        options = self._sink_options()
+        options.check_batch()
+        return writers.RocketMQWriter(writers.plan(schema, options, streams=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from ..sink import writers
+
+        writers.refuse_overwrite(overwrite)
+        options = self._sink_options()
+        options.check_stream()
+        # Rows that are sent must not fail to be committed because a name server is away.
+        return writers.RocketMQStreamWriter(writers.plan(schema, options, streams=True, afresh=not self._was_planned))
+
+    def _sink_options(self) -> SinkOptions:
+        from .. import options as known
+
+        kinds = (known.SourceOptions, known.SinkOptions)
+        if not known.shown(kinds, self.options):
+            # Those of a table are in the metadata of its schema, but here that may be of the table selected from.
+            raise ConfigError(
+                "there are no options, so nothing says where to: Spark does not keep those of a table for writing; use "
+                "INSERT INTO t WITH (namesrv = '…', topic = '…') …, or a temporary view, which keeps them"
+            )
+        return known.parse(known.SinkOptions, self.options, others=kinds)
+
+    def _source_options(self, schema: StructType) -> SourceOptions:
+        from .. import options as known
+        from ..schema import metadata_of
+
+        kinds = (known.SourceOptions, known.SinkOptions)
+        given = known.from_table(known.SourceOptions, self.options, metadata_of(schema))
+        if not known.shown(kinds, given):
+            raise ConfigError(
+                "there are no options, namesrv and subscribe at least: Spark does not keep those of a table that is "
+                "created with a list of columns; use the option columns instead, or SELECT … FROM t WITH (…)"
+            )
+        return known.parse(known.SourceOptions, given, others=kinds)
+
+
+class RocketMQReader(Shipped, DataSourceReader):
+    """A batch read: planned on the driver, read by the executors."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._pushed: Pushed | None = None
+        # Not a method: see PushFilters.
+        self.pushFilters = PushFilters(self)  # type: ignore[method-assign]  # on purpose
+
+    def push(self, filters: list[Filter]) -> Sequence[Filter]:
+        """Take filters over; gives those that Spark has to apply."""
+        from .pushdown import push
+
+        self._pushed, handed_back = push(filters, with_tags=self._options.sql is None)
+        return handed_back
+
+    def partitions(self) -> Sequence[InputPartition]:
+        from .batch_plan import tasks
+        from .pushdown import Pushed
+
+        return tasks(self._options, self._pushed or Pushed())
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        from .pulls import PullPart, read
+
+        # Spark reads one empty partition when there is none.
+        return read(partition, self._options, self._schema) if isinstance(partition, PullPart) else iter(())

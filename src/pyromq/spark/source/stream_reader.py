@@ -1,0 +1,302 @@
+"""The driver's side of a streaming read: how far the next micro-batch goes.
+
+What Spark does around it shapes this module (docs/spec/spark.md 1.3). It asks for the initial offset more than once and
+believes the last answer, so a batch carries its own start inside its end. It commits a batch only with the next one, so
+progress is reported when it asks for more. It asks without a pause, so nothing new is worth waiting for.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyromq.errors import OffsetOutOfRange, RouteNotFound, TopicNotFound
+
+from ..blocking_client import Link
+from ..shipping import Shipped
+from . import offset_range
+from .broker_metadata import BrokerMetadata, Sight
+from .group_progress import GroupProgress
+from .held_pulls import Arrivals
+from .offsets import StreamOffset, place, ranges, without
+from .planning import FIRST_GUESS, QueueRange, admit, plan
+from .pulls import PullPart, read, report_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from ..options import SourceOptions
+
+logger = logging.getLogger(__name__)
+
+# Estimates matter from so many bytes in a queue on; below, a batch is small whatever its messages are.
+_WORTH_A_SAMPLE = 4 << 20
+
+
+class RocketMQStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives on the driver as long as its query does; a copy of it, without connections, reads in the tasks."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._planner: StreamPlanner | None = None
+
+    @property
+    def planner(self) -> StreamPlanner:
+        if self._planner is None:
+            self._planner = StreamPlanner(self._options)
+        return self._planner
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self.planner.initial().to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        before = StreamOffset.from_json(start)
+        after = self.planner.latest(before, limit)
+        return start if after == before else after.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        seen = self.planner.seen()
+        return StreamOffset(seen).to_json() if seen else None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.planner.pin()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return [*self.planner.tasks(StreamOffset.from_json(start), StreamOffset.from_json(end))]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        return read(partition, self._options, self._schema) if isinstance(partition, PullPart) else iter(())
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+
+class StreamPlanner:
+    """Decides where micro-batches end, by what brokers say."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._link = Link(options)
+        self._metadata = BrokerMetadata(self._link, options)
+        self._arrivals = Arrivals(self._link, self._metadata.group)
+        self._progress = GroupProgress(self._link, options.consumer_group) if options.consumer_group else None
+        self._is_checked = options.group_shared or self._progress is None
+        self._initial: StreamOffset | None = None
+        self._target: dict[MessageQueue, int] | None = None
+        self._gone_since: dict[MessageQueue, float] = {}
+        self._batch_at = time.monotonic()
+
+    def close(self) -> None:
+        self._link.close()
+
+    def initial(self) -> StreamOffset:
+        """Where a new query starts: found out once, however often Spark asks."""
+        if self._initial is None:
+            self._initial = self._link.run(self._find_initial())
+        return self._initial
+
+    def latest(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        """Where the batch ends that begins at `start`, which has been processed; `start` when nothing is to be done."""
+        return self._link.run(self._latest(start, limit))
+
+    def seen(self) -> dict[MessageQueue, int]:
+        """The maximum offsets as last seen."""
+        return {queue: maximum for queue, (_, maximum) in self._metadata.last.bounds.items()}
+
+    def pin(self) -> None:
+        """Read what is there now and then no more."""
+        sight = self._link.run(self._metadata.look_hard())
+        self._target = {queue: maximum for queue, (_, maximum) in sight.bounds.items()}
+
+    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[PullPart]:
+        """The batch from `start` to `end` as tasks."""
+        return self._link.run(self._tasks(ranges(start, end)))
+
+    # Inside
+
+    async def _find_initial(self) -> StreamOffset:
+        sight = await self._metadata.look_hard()
+        starts = await offset_range.starts(self._metadata, self._options, sight.bounds, default="latest")
+        return StreamOffset.first(starts)
+
+    async def _latest(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        sight = await self._metadata.look()
+        if not self._is_checked and self._progress is not None:
+            await self._progress.check_alone({queue.broker_name for queue in sight.queues})
+            self._is_checked = True
+        if self._progress is not None:
+            await self._progress.report(start.ends)
+        if self._target is None and not self._is_worth_a_batch(start, sight):
+            sight = await self._wait(start)
+        given, start = start, self._checked(start, sight)
+        ends, starts = self._ends(start, sight)
+        before = {queue: start.ends.get(queue, starts.get(queue, 0)) for queue in ends}
+        if self._target is None and not self._is_worth_a_batch(start, sight):
+            ends, before, starts = {}, {}, {}
+        if not isinstance(limit, ReadAllAvailable):
+            ends = await self._admitted(before, ends, limit)
+        end = start.advance(ends, starts)
+        if end.ends == given.ends and not given.initial:
+            # Not `end`: that something is unchanged is told by its text. And never a part of `given`, whose starts are
+            # those of the batch before.
+            return given
+        self._batch_at = time.monotonic()
+        return end
+
+    async def _wait(self, start: StreamOffset) -> Sight:
+        """Nothing is new: wait a while for something that is."""
+        deadline = time.monotonic() + self._options.offsets_wait_ms / 1000
+        sight = self._metadata.last
+        while (left := deadline - time.monotonic()) > 0:
+            came = await self._arrivals.wait(self.seen(), min(left, max(self._metadata.due_in, 0.01)))
+            sight = await self._metadata.look(afresh=came)
+            if self._is_worth_a_batch(start, sight):
+                break
+        return sight
+
+    def _checked(self, start: StreamOffset, sight: Sight) -> StreamOffset:
+        """`start` without queues that exist no more. Raises for what is lost, if that is wanted."""
+        options = self._options
+        for queue, offset in start.ends.items():
+            if queue in sight.bounds:
+                self._gone_since.pop(queue, None)
+                self._check_bounds(queue, offset, *sight.bounds[queue])
+        missing = [queue for queue in start.ends if queue not in sight.bounds]
+        deleted = [queue for queue in missing if queue.topic in sight.absent and queue.broker_name in sight.brokers]
+        if deleted:
+            if options.fail_on_data_loss:
+                error = TopicNotFound(f"topic {deleted[0].topic} was deleted; failOnDataLoss=false goes on without it")
+                error.topic = deleted[0].topic
+                raise error
+            logger.warning("topic %s was deleted; going on without it", deleted[0].topic)
+            start = without(start, deleted)
+        for queue in missing:
+            if queue not in deleted:
+                self._check_gone(queue, sight)
+        return start
+
+    def _check_bounds(self, queue: MessageQueue, offset: int, minimum: int, maximum: int) -> None:
+        fail = self._options.fail_on_data_loss
+        if offset < minimum and fail:
+            # Without it the task starts at the minimum, and says so.
+            what = f"{place(queue)}: offset {offset} was wanted, but the first is {minimum}"
+            report_loss(what, minimum - offset, fail)
+        if offset > maximum:
+            what = f"{place(queue)}: offset {offset} was wanted, but the queue ends at {maximum}"
+            if fail:
+                raise OffsetOutOfRange(
+                    f"{what}; the topic was made anew, or a replica took over that is behind; "
+                    "failOnDataLoss=false goes on at its end"
+                )
+            logger.warning("%s; going on there", what)
+
+    def _check_gone(self, queue: MessageQueue, sight: Sight) -> None:
+        """A broker that is away is an outage and no loss, for a while."""
+        now = time.monotonic()
+        since = self._gone_since.setdefault(queue, now)
+        if since == now:
+            reason = sight.failures.get(queue.broker_name)
+            logger.warning("%s is away: %s; its offset is kept", place(queue), reason or "no route has it")
+        patience = 0.0 if self._target is not None else self._options.broker_gone_timeout
+        if self._options.fail_on_data_loss and now - since >= patience:
+            raise RouteNotFound(
+                f"{place(queue)} has been away for {now - since:.0f} s; failOnDataLoss=false goes on without it"
+            ) from sight.failures.get(queue.broker_name)
+
+    def _ends(self, start: StreamOffset, sight: Sight) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
+        """How far the queues go, and where those begin that are new since `start`."""
+        ends = {queue: maximum for queue, (_, maximum) in sight.bounds.items()}
+        if self._target is not None:
+            ends = {queue: self._target[queue] for queue in ends if queue in self._target}
+        return ends, {queue: sight.bounds[queue][0] for queue in ends if queue not in start.ends}
+
+    def _is_worth_a_batch(self, start: StreamOffset, sight: Sight) -> bool:
+        """Whether something is new, and enough of it if there is a least."""
+        if not any(start.ends.get(queue) != maximum for queue, (_, maximum) in sight.bounds.items()):
+            return False
+        least = self._options.min_offsets_per_trigger
+        if least is None or time.monotonic() - self._batch_at >= self._options.max_trigger_delay:
+            return True
+        bounds = sight.bounds.items()
+        return sum(max(0, maximum - start.ends.get(queue, minimum)) for queue, (minimum, maximum) in bounds) >= least
+
+    async def _admitted(
+        self, before: dict[MessageQueue, int], ends: dict[MessageQueue, int], limit: ReadLimit
+    ) -> dict[MessageQueue, int]:
+        """`ends` cut down to what this batch may take: by Spark's limit and by our own, which it cannot combine."""
+        options = self._options
+        rows = [options.max_offsets_per_trigger, limit.max_rows if isinstance(limit, ReadMaxRows) else None]
+        sizes = [options.max_bytes_per_trigger, limit.max_bytes if isinstance(limit, ReadMaxBytes) else None]
+        most_rows = min((each for each in rows if each is not None), default=None)
+        most_bytes = min((each for each in sizes if each is not None), default=None)
+        # A queue that was made anew ends before it begins; its end is taken as it is.
+        taken = {queue: max(before[queue], end) for queue, end in ends.items()}
+        if most_rows is not None:
+            taken = admit(before, taken, most_rows)
+        if most_bytes is not None:
+            behind = {queue: before[queue] for queue, end in taken.items() if end > before[queue]}
+            means = await self._metadata.mean_sizes(behind)
+            taken = admit(before, taken, most_bytes, lambda queue: means.get(queue, FIRST_GUESS))
+        return {queue: min(end, taken[queue]) for queue, end in ends.items()}
+
+    async def _tasks(self, found: dict[MessageQueue, tuple[int, int]]) -> list[PullPart]:
+        options = self._options
+        means = await sampled(self._metadata, found)
+        tasks = plan(
+            [QueueRange(queue, *both) for queue, both in found.items()],
+            lambda queue: means.get(queue, FIRST_GUESS),
+            partition_bytes=options.partition_bytes,
+            max_records=options.max_records_per_partition,
+            min_partitions=options.min_partitions,
+            parallelism=options.parallelism,
+        )
+        if tasks and not self._metadata.last.queues:
+            await self._metadata.look()
+        addresses = addresses_of(self._link, found)
+        return [PullPart(task, addresses, patience=options.broker_gone_timeout) for task in tasks]
+
+
+def addresses_of(link: Link, queues: Mapping[MessageQueue, Any]) -> dict[str, dict[int, str]]:
+    """The addresses of the brokers that have these queues, as far as they are known."""
+    found: dict[str, dict[int, str]] = {}
+    for topic in {queue.topic for queue in queues}:
+        found.update(link.broker_addresses(topic))
+    return found
+
+
+async def sampled(metadata: BrokerMetadata, found: Mapping[MessageQueue, tuple[int, int]]) -> dict[MessageQueue, float]:
+    """The mean sizes of messages where much is to be read."""
+    large = {queue: start for queue, (start, end) in found.items() if (end - start) * FIRST_GUESS > _WORTH_A_SAMPLE}
+    return await metadata.mean_sizes(large)

@@ -1,0 +1,1 @@
+"""The check of a store: every inconsistency in its files."""
