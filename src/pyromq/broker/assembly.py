@@ -24,6 +24,7 @@ from .clients.connected import Clients
 from .clients.consumer_calls import ConsumerCallProcessors, RebalanceNotices
 from .clients.queue_locks import QueueLocks
 from .clients.requests import ClientProcessors, LockProcessors
+from .context import Context, Tables
 from .filters.bitmaps import FilterBits
 from .filters.consumer_filters import Filters
 from .groups import GroupTable
@@ -54,7 +55,7 @@ from .transactions.end_transaction import TransactionProcessors
 from .transactions.half_queue import HalfQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from pyromq.remoting import Processor, RemotingClient
     from pyromq.store import MessageStore
@@ -71,7 +72,7 @@ _LAST_FLUSH = 10.0
 
 
 class Parts:
-    """The parts of one broker, ready to be loaded and run.
+    """The parts of one broker, ready to be loaded and run. Its store is open.
 
     `address` is what clients are told, `ha_address` what slaves are, `store_host` the bytes that stand for it in every
     message. `clock` gives epoch milliseconds.
@@ -91,144 +92,138 @@ class Parts:
         self._live = live
         self._store = store
         self._clock = clock
-        self._address = address
-        self._store_host = store_host
-        store_config = store.config
-        delays = parse_delay_levels(store_config.delay_levels)
 
-        self._topics = TopicTable(live, clock)
-        self._groups = GroupTable(live, clock)
-        self._offsets = ConsumerOffsets()
-        self._stats = Statistics(clock())
-        self._notices = RebalanceNotices(live)
-        self.clients = Clients(self._notices.post)
-        self._filters = Filters(live, clock)
-        self.clients.emptied = self._filters.unregister
-        if store_config.consume_queue_ext:
-            store.bitmaps = FilterBits(self._filters, live).of_topic
-        self.pulls = PullProcessor(
-            *(store, self._topics, self._groups, self.clients, self._offsets, self._stats, live, self._filters),
-            offset_moved=self._offset_moved,
+        # What is below the processors.
+        self.notices = RebalanceNotices(live)
+        tables = self.tables = Tables(
+            topics=TopicTable(live, clock),
+            groups=GroupTable(live, clock),
+            offsets=ConsumerOffsets(),
+            filters=Filters(live, clock),
+            clients=Clients(self.notices.post),
         )
+        stats = Statistics(clock())
         self._appends = Appends(
             store,
             self._arrived,
-            self._stats.throughput,
-            sync_flush=store_config.flush is FlushDiskType.SYNC_FLUSH,
-            sync_flush_timeout=store_config.sync_flush_timeout / 1000,
+            stats.throughput,
+            sync_flush=store.config.flush is FlushDiskType.SYNC_FLUSH,
+            sync_flush_timeout=store.config.sync_flush_timeout / 1000,
         )
-        self._schedule = ScheduleService(store, self._appends, delays, clock, self._stats, live.config.cluster_name)
-        self._timers = TimerService(store, self._appends, self._stats, live, clock)
-        self._timer_upkeep = TimerUpkeep(self._timers, store, live, clock, TimerCheckpoint(store.root))
-        self._parking = TimerParking(live, self._timers.congestion)
-        self._halves = HalfQueue(store, self._appends, self._offsets, clock, store_host)
-        self._check_back = CheckBack(
-            *(store, self._appends, self._halves, self._topics, self.clients, live, clock), store_host=store_host
-        )
-
-        self._client = client
-        self._pops = PopParts(
-            *(store, self._appends, self._timers, self._topics, self._groups, self._offsets, self._stats, live, clock),
+        context = self.context = Context(
+            live=live,
+            clock=clock,
+            store=store,
+            appends=self._appends,
+            stats=stats,
+            address=address,
             store_host=store_host,
         )
+        if store.config.consume_queue_ext:
+            store.bitmaps = FilterBits(tables.filters, live).of_topic
 
-        self.state = BrokerState(store.root, live, self._topics, self._groups, self._offsets)
-        self.state.keep(
-            delay_offsets_file(store.root), self._schedule.kept, lambda: live.config.delay_offset_flush_interval
-        )
-        self.state.keep(consumer_filters_file(store.root), self._filters)
-        self._pops.keep(self.state)
+        # What runs by itself.
+        requests = RegistrationRequests(live, tables.topics, address=address, ha_address=ha_address)
+        self.registration = Registration(client, live, requests, tables.topics.set_order_topics)
+        self.schedule = ScheduleService(context, parse_delay_levels(store.config.delay_levels))
+        self.timers = TimerService(context)
+        self.timer_upkeep = TimerUpkeep(context, self.timers, TimerCheckpoint(store.root))
+        self.halves = HalfQueue(context, tables.offsets)
+        self.check_back = CheckBack(context, tables, self.halves)
+
+        # What is kept in files.
         self._settings_file = SavedFile(Path(live.config.config_path))
+        self.state = BrokerState(store.root, live, tables.topics, tables.groups, tables.offsets)
+        self.state.keep(
+            delay_offsets_file(store.root), self.schedule.kept, lambda: live.config.delay_offset_flush_interval
+        )
+        self.state.keep(consumer_filters_file(store.root), tables.filters)
 
-        requests = RegistrationRequests(live, self._topics, address=address, ha_address=ha_address)
-        self.registration = Registration(client, live, requests, self._topics.set_order_topics)
-        self._topics.changed = self._topic_changed
-        self._groups.changed = self.state.groups_changed
+        # What serves requests. The others that do are known by their table alone.
+        parking = TimerParking(live, self.timers.congestion)
+        self.sends = SendProcessor(context, tables, delay_levels=self.schedule.levels, timers=parking)
+        self.pulls = PullProcessor(context, tables, self._offset_moved)
+        self._pops = PopParts(
+            context,
+            tables,
+            self.state,
+            client,
+            delivered_before=lambda: self.timers.delivered_before,
+            name_servers=lambda: self.registration.name_servers,
+        )
+        self._resets = ServerSideResets(context, tables, self.pulls.forget)
+        table = self._table(parking)
+        self.processors: Mapping[int, Processor] = table | self._resets.before(table)
+
+        # Who hears of what.
+        tables.clients.emptied = tables.filters.unregister
+        tables.topics.changed = self._topic_changed
+        tables.groups.changed = self.state.groups_changed
+
+    def _table(self, parking: TimerParking) -> dict[int, Processor]:
+        """Who serves which request."""
+        context, tables = self.context, self.tables
+        live, clock, store, stats = context.live, context.clock, context.store, context.stats
+        stats.sources.append(self.sends.count)
+        timers = TimerFigures(self.timers, clock) if live.config.timer_wheel else None
+        if timers is not None:
+            stats.sources.append(timers.sample)
+        delay_offsets = self.schedule.snapshot
+        info = RuntimeInfo(context, delay_offsets=delay_offsets, backlog=self._backlog, timers=timers)
+        transactions = TransactionProcessors(context, tables.topics, self.halves, placed=self.sends.placed)
+        topics = TopicProcessors(
+            tables.topics,
+            live,
+            settled=self._topic_settled,
+            saved=self.state.topics.saved,
+            delete_queues=self._delete_queues,
+        )
+        groups = GroupProcessors(
+            tables.groups, tables.offsets, live, saved=self.state.groups.saved, deleted=self._group_deleted
+        )
+        return {
+            **self.sends.table(),
+            **SendBackProcessor(context, tables, delay_levels=self.schedule.levels).table(),
+            **transactions.table(),
+            **RecallProcessor(context, tables.topics, parking).table(),
+            **self.pulls.table(),
+            **self._pops.processors,
+            **ReplyProcessor(context, tables).table(),
+            **ClientProcessors(live, clock, tables).table(),
+            **LockProcessors(QueueLocks(), clock).table(),
+            **ConsumerCallProcessors(context, tables).table(),
+            **OffsetProcessors(store, tables).table(),
+            **QueueProcessors(store).table(),
+            **topics.table(),
+            **groups.table(),
+            **ConsumptionProcessors(tables, context.address).table(),
+            **SettingsProcessors(live, clock, self._settings_settled, self._settings_changed).table(),
+            **FigureProcessors(info, stats, delay_offsets).table(),
+            **ProgressProcessors(context, tables, Progress(context, tables)).table(),
+            **CleaningProcessors(store, tables.topics, self._delete_queues).table(),
+            **LookupProcessors(store, tables.clients, tables.filters).table(),
+        }
 
     def load(self) -> None:
         """Take over what an earlier broker left in the store. StoreError if some of it cannot be used."""
         self.state.load()
-        self._halves.load()
+        self.halves.load()
         if self._live.config.timer_wheel:
-            self._timer_upkeep.load()
+            self.timer_upkeep.load()
             self._pops.load()
-
-    # Requests
-
-    def processors(self) -> dict[int, Processor]:
-        """Who serves which request."""
-        live, clock, store = self._live, self._clock, self._store
-        topics, groups, offsets, clients, stats = self._topics, self._groups, self._offsets, self.clients, self._stats
-        levels = self._schedule.levels
-        send = self._send = SendProcessor(
-            *(store, self._appends, topics, groups, stats, live, clock),
-            delay_levels=levels,
-            store_host=self._store_host,
-            timers=self._parking,
-        )
-        recalls = RecallProcessor(
-            *(store, self._appends, topics, self._parking, stats, live, clock), store_host=self._store_host
-        )
-        stats.sources.append(send.count)
-        resets = self._resets = ServerSideResets(store, topics, groups, offsets, live, self.pulls.forget)
-        progress = Progress(store, topics, offsets, clients, stats, live)
-        timers = TimerFigures(self._timers, clock) if live.config.timer_wheel else None
-        if timers is not None:
-            stats.sources.append(timers.sample)
-        info = RuntimeInfo(store, stats, live, clock, self._schedule.snapshot, self._backlog, timers=timers)
-        replies = ReplyProcessor(
-            *(store, self._appends, topics, clients, stats, live, clock),
-            address=self._address,
-            store_host=self._store_host,
-        )
-        table: dict[int, Processor] = {
-            **send.table(),
-            **SendBackProcessor(store, self._appends, topics, groups, stats, live, delay_levels=levels).table(),
-            **TransactionProcessors(
-                *(store, self._appends, self._halves, topics, stats, live, clock),
-                placed=send.placed,
-                store_host=self._store_host,
-            ).table(),
-            **recalls.table(),
-            **self.pulls.table(),
-            **self._pops.processors(clients, self._client, lambda: self.registration.name_servers),
-            **replies.table(),
-            **ClientProcessors(clients, topics, groups, self._filters, live, clock).table(),
-            **LockProcessors(QueueLocks(), clock).table(),
-            **ConsumerCallProcessors(clients, topics, offsets, store, live).table(),
-            **OffsetProcessors(offsets, topics, clients, store).table(),
-            **QueueProcessors(store).table(),
-            **TopicProcessors(
-                topics,
-                live,
-                settled=self._topic_settled,
-                saved=self.state.topics.saved,
-                delete_queues=self._delete_queues,
-            ).table(),
-            **GroupProcessors(
-                groups, offsets, live, saved=self.state.groups.saved, deleted=self._group_deleted
-            ).table(),
-            **ConsumptionProcessors(offsets, clients, lambda: self._address).table(),
-            **SettingsProcessors(live, clock, self._settings_settled, self._settings_changed).table(),
-            **FigureProcessors(info, stats, self._schedule.snapshot).table(),
-            **ProgressProcessors(progress, topics, groups, offsets, clock, lambda: self._address).table(),
-            **CleaningProcessors(store, topics, self._delete_queues).table(),
-            **LookupProcessors(store, clients, self._filters).table(),
-        }
-        return table | resets.before(table)
 
     # What goes on by itself
 
     def services(self) -> Iterator[tuple[str, Coroutine[None, None, None]]]:
         """What runs while the broker does, but for the registration; each with its name."""
         yield "save state", self.state.run()
-        yield "deliver delayed messages", self._schedule.run()
+        yield "deliver delayed messages", self.schedule.run()
         if self._live.config.timer_wheel:
-            yield "deliver timers", self._timers.run()
-            yield "save timers", self._timer_upkeep.run()
+            yield "deliver timers", self.timers.run()
+            yield "save timers", self.timer_upkeep.run()
             yield from self._pops.services()
-        yield "check transactions", self._check_back.run()
-        yield "notify consumers", self._notices.run()
+        yield "check transactions", self.check_back.run()
+        yield "notify consumers", self.notices.run()
         yield "maintain store", self._maintain_store()
         yield "clean store", self._clean_store()
         yield "expire clients", self._expire_clients()
@@ -249,9 +244,9 @@ class Parts:
     async def _expire_clients(self) -> None:
         while True:
             await asyncio.sleep(_HOUSEKEEPING)
-            for connection in self.clients.expire(self._clock()):
+            for connection in self.tables.clients.expire(self._clock()):
                 connection.close()
-            self._filters.clean()
+            self.tables.filters.clean()
 
     async def _expire_held_pulls(self) -> None:
         while True:
@@ -262,10 +257,10 @@ class Parts:
     async def _sample_statistics(self) -> None:
         while True:
             await asyncio.sleep(_SAMPLE)
-            self._stats.sample(self._clock())
+            self.context.stats.sample(self._clock())
 
     async def _stop_slow_consumers(self) -> None:
-        protection = Protection(self._store, self._groups, self.clients, self._offsets, self._live)
+        protection = Protection(self.context, self.tables)
         while True:
             await asyncio.sleep(_PROTECT)
             protection.stop_slow_groups()
@@ -287,7 +282,7 @@ class Parts:
         """Keep all that is known for the next start. Everything has come to an end before this."""
         self._appends.flush()
         if self._live.config.timer_wheel:
-            await self._timer_upkeep.close()
+            await self.timer_upkeep.close()
         flushed = asyncio.wrap_future(self._store.flushed())
         await asyncio.wait([flushed], timeout=_LAST_FLUSH)
         if flushed.done() and flushed.exception() is None:
@@ -303,19 +298,19 @@ class Parts:
     def _delete_queues(self, topic: str) -> int:
         self._appends.flush()  # what arrived in this turn still belongs to the queues that go
         deleted = self._store.delete_topic(topic)
-        self._send.forget(topic)
+        self.sends.forget(topic)
         self.pulls.forget(topic)
         self._pops.forget_topic(topic)
         self._resets.forget_topic(topic)
         if self._live.config.auto_delete_unused_stats:
-            self._stats.forget_topic(topic)
+            self.context.stats.forget_topic(topic)
         return deleted
 
     def _group_deleted(self, group: str) -> None:
         self._resets.forget_group(group)
         self._pops.forget_group(group)
         if self._live.config.auto_delete_unused_stats:
-            self._stats.forget_group(group)
+            self.context.stats.forget_group(group)
 
     def _backlog(self, kind: str) -> tuple[int, int]:
         """Requests that wait. Only sends do, for the disk; everything else is answered in the turn that reads it."""
@@ -330,8 +325,8 @@ class Parts:
             body.encode(),
             props.encode(props.render({props.TAGS: group, props.KEYS: group})),
             born_timestamp=self._clock(),
-            born_host=self._store_host,
-            store_host=self._store_host,
+            born_host=self.context.store_host,
+            store_host=self.context.store_host,
         )
         self._appends.put(self._store.queue(OFFSET_MOVED, 0), (record,), lambda results: None, wait=False)
 
@@ -344,9 +339,9 @@ class Parts:
 
     def _settings_changed(self, keys: list[str]) -> None:
         self._store.reconfigure(self._live.settings[StoreConfig])
-        self._topics.apply_settings()
+        self.tables.topics.apply_settings()
         if "brokerPermission" in keys:
-            self._topics.touch()
+            self.tables.topics.touch()
         if "namesrvAddr" in keys:
             self.registration.refresh_soon()
 

@@ -113,7 +113,7 @@ class Broker(Service):
             )
             parts.load()
             self._parts = parts
-            ports.serve(parts.processors())
+            ports.serve(parts.processors)
             self._say_where(ports)
             await self._serve(parts, ports, listening)
 
@@ -167,7 +167,8 @@ class Broker(Service):
         if far and _is_private(config.broker_ip1):
             logger.warning(
                 "name server %s is public, and clients are told the private address %s; brokerIP1 sets another",
-                *(far[0], self.address),
+                far[0],
+                self.address,
             )
 
     # What connections tell
@@ -177,7 +178,7 @@ class Broker(Service):
 
     def closed(self, connection: Connection, reason: CloseReason) -> None:
         if self._parts is not None:
-            self._parts.clients.closed(connection)
+            self._parts.tables.clients.closed(connection)
         self._connection_closed.set()
 
 

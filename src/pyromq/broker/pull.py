@@ -41,16 +41,11 @@ if TYPE_CHECKING:
     from pyromq.protocol.bodies.heartbeat import SubscriptionData
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
-    from pyromq.store import GetResult, MessageStore
+    from pyromq.store import GetResult
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
-    from .clients.connected import Clients
-    from .config import LiveConfig
-    from .filters.consumer_filters import Filters, Selection, Tags
-    from .groups import GroupTable
-    from .offsets.consumer_offsets import ConsumerOffsets
-    from .stats.statistics import Statistics
-    from .topics import TopicTable
+    from .context import Context, Tables
+    from .filters.consumer_filters import Selection, Tags
 
 logger = logging.getLogger(__name__)
 
@@ -81,24 +76,18 @@ class PullProcessor:
 
     def __init__(
         self,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: GroupTable,
-        clients: Clients,
-        offsets: ConsumerOffsets,
-        stats: Statistics,
-        live: LiveConfig,
-        filters: Filters,
-        offset_moved: Callable[[str, str, int, int, int], None] | None = None,
+        context: Context,
+        tables: Tables,
+        offset_moved: Callable[[str, str, int, int, int], None],
     ) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._clients = clients
-        self._offsets = offsets
-        self._stats = stats
-        self._live = live
-        self._filters = filters
+        self._store = context.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._clients = tables.clients
+        self._offsets = tables.offsets
+        self._stats = context.stats
+        self._live = context.live
+        self._filters = tables.filters
         self._offset_moved = offset_moved
         self._loop = asyncio.get_running_loop()
         self.held = HeldPulls()
@@ -283,7 +272,7 @@ class PullProcessor:
             self._stats.add_latency(
                 header.topic, header.queue_id, header.consumer_group, millis, detailed=config.enable_detail_stat
             )
-        elif code is ResponseCode.PULL_OFFSET_MOVED and self._offset_moved is not None:
+        elif code is ResponseCode.PULL_OFFSET_MOVED:
             self._offset_moved(header.consumer_group, header.topic, header.queue_id, offset, found.next_offset)
         return response
 

@@ -22,22 +22,17 @@ from pyromq.protocol.permissions import PERM_WRITE
 from pyromq.protocol.record import MessageRecord
 from pyromq.store import PutStatus
 
-from .peers import born_host
-from .send import FAQ
+from .send import FAQ, born_host
 from .stats.statistics import BROKER_PUT_NUMS, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Sequence
 
     from pyromq.protocol.bodies import TopicConfig
     from pyromq.remoting import Connection, Processor
-    from pyromq.store import MessageStore, PutResult
+    from pyromq.store import PutResult
 
-    from .appends import Appends
-    from .clients.connected import Clients
-    from .config import LiveConfig
-    from .stats.statistics import Statistics
-    from .topics import TopicTable
+    from .context import Context, Tables
 
 logger = logging.getLogger(__name__)
 
@@ -50,28 +45,16 @@ _NOT_STORED = "0"  # in place of the id of a message that was only passed on
 class ReplyProcessor:
     """Serves replies. `address` is what clients are told of this broker, `clock` gives epoch milliseconds."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        appends: Appends,
-        topics: TopicTable,
-        clients: Clients,
-        stats: Statistics,
-        live: LiveConfig,
-        clock: Callable[[], int],
-        *,
-        address: str,
-        store_host: bytes,
-    ) -> None:
-        self._store = store
-        self._appends = appends
-        self._topics = topics
-        self._clients = clients
-        self._stats = stats
-        self._live = live
-        self._clock = clock
-        self._address = address
-        self._store_host = store_host
+    def __init__(self, context: Context, tables: Tables) -> None:
+        self._store = context.store
+        self._appends = context.appends
+        self._topics = tables.topics
+        self._clients = tables.clients
+        self._stats = context.stats
+        self._live = context.live
+        self._clock = context.clock
+        self._address = context.address
+        self._store_host = context.store_host
 
     def table(self) -> dict[int, Processor]:
         return {RequestCode.SEND_REPLY_MESSAGE: self.reply, RequestCode.SEND_REPLY_MESSAGE_V2: self.reply}

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from pyromq.errors import (
     BrokerError,
     CorruptRecord,
+    LocalProtocolError,
     MessageIllegal,
     NoPermission,
     ServerError,
@@ -33,13 +34,13 @@ from pyromq.protocol.bodies.register import TopicFilterType
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import ONEWAY
 from pyromq.protocol.headers import SendMessage, SendMessageV2
-from pyromq.protocol.ids import encode_offset_message_ids
+from pyromq.protocol.ids import encode_host, encode_offset_message_ids
 from pyromq.protocol.permissions import PERM_WRITE, perm_text
 from pyromq.protocol.record import MessageRecord
+from pyromq.remoting import split_address
 from pyromq.store import PutStatus
 from pyromq.store.tags import SCHEDULE_TOPIC, TIMED_TOPICS
 
-from .peers import born_host
 from .send_replies import SendReplies
 from .timers.delay_levels import delay_level, parked
 from .timers.parking import ASKED, TimerParking, is_timer, recall_handle
@@ -47,19 +48,16 @@ from .topics import RETRY_PREFIX, TRANSACTION_HALF
 from .transactions.half_messages import is_half, prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyromq.protocol.bodies.register import TopicConfig
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
-    from pyromq.store import MessageStore, PutResult
+    from pyromq.store import PutResult
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
-    from .appends import Appends
-    from .config import BrokerConfig, LiveConfig
-    from .groups import GroupTable
-    from .stats.statistics import Statistics
-    from .topics import TopicTable
+    from .config import BrokerConfig
+    from .context import Context, Tables
 
 logger = logging.getLogger(__name__)
 
@@ -83,39 +81,40 @@ _ILLEGAL = (
     "the message is illegal, maybe msg body or properties length not matched. "
     "msg body length limit {limit}B, msg properties length limit 32KB."
 )
+_NO_HOST = bytes(8)
+
+
+def born_host(connection: Connection) -> bytes:
+    """The host of the peer, as every record that it sends keeps it. The connection remembers these bytes."""
+    host = connection.context
+    if host is None:
+        try:
+            host = encode_host(*split_address(connection.peer))
+        except (ValueError, LocalProtocolError):  # a peer without an IP address: a local socket
+            host = _NO_HOST
+        connection.context = host
+    known: bytes = host
+    return known
 
 
 class SendProcessor:
     """Serves sends. `clock` gives epoch milliseconds."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        appends: Appends,
-        topics: TopicTable,
-        groups: GroupTable,
-        stats: Statistics,
-        live: LiveConfig,
-        clock: Callable[[], int],
-        *,
-        delay_levels: int,
-        store_host: bytes,
-        timers: TimerParking | None = None,
-    ) -> None:
-        self._store = store
-        self._appends = appends
-        self._topics = topics
-        self._groups = groups
-        self._stats = stats
-        self._live = live
-        self._clock = clock
+    def __init__(self, context: Context, tables: Tables, *, delay_levels: int, timers: TimerParking) -> None:
+        self._store = context.store
+        self._appends = context.appends
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._stats = context.stats
+        self._live = context.live
+        self._clock = context.clock
         self._delay_levels = delay_levels
-        self._store_host = store_host
-        self._timers = timers or TimerParking(live)
+        self._store_host = context.store_host
+        self._timers = timers
         self._targets: dict[str, _Target] = {}
         # Of messages that wait, by topic and queue, since they were counted the last time.
         self._parked_sizes: dict[tuple[str, int], list[int]] = {}
-        self._config = live.config
+        self._config = context.live.config
 
     def table(self) -> dict[int, Processor]:
         return {

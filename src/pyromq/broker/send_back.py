@@ -34,13 +34,9 @@ if TYPE_CHECKING:
     from pyromq.protocol.command import Command
     from pyromq.protocol.record import MessageRecord
     from pyromq.remoting import Connection, Processor
-    from pyromq.store import MessageStore, PutResult
+    from pyromq.store import PutResult
 
-    from .appends import Appends
-    from .config import LiveConfig
-    from .groups import GroupTable
-    from .stats.statistics import Statistics
-    from .topics import TopicTable
+    from .context import Context, Tables
 
 # The first retry waits for the third delay, each further one for the next.
 _FIRST_RETRY_LEVEL = 3
@@ -49,23 +45,13 @@ _FIRST_RETRY_LEVEL = 3
 class SendBackProcessor:
     """Puts a message into the retry topic of its group, through the delay levels, or among the dead letters."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        appends: Appends,
-        topics: TopicTable,
-        groups: GroupTable,
-        stats: Statistics,
-        live: LiveConfig,
-        *,
-        delay_levels: int,
-    ) -> None:
-        self._store = store
-        self._appends = appends
-        self._topics = topics
-        self._groups = groups
-        self._stats = stats
-        self._live = live
+    def __init__(self, context: Context, tables: Tables, *, delay_levels: int) -> None:
+        self._store = context.store
+        self._appends = context.appends
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._stats = context.stats
+        self._live = context.live
         self._delay_levels = delay_levels
 
     def table(self) -> dict[int, Processor]:

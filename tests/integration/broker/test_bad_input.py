@@ -549,7 +549,7 @@ async def test_a_held_pull_whose_queue_cannot_be_read_is_nobody_elses_trouble(sc
     await client.create_topic()
     asked = [client.ask(11, pull_ext(flag=WAITING)) for _ in range(3)]
     assert await client.is_silent(asked[0])
-    store = scene.broker._parts._store
+    store = scene.broker._parts.context.store
 
     def unreadable(*_):
         raise StoreError("cannot read it")

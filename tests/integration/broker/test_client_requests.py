@@ -13,18 +13,11 @@ from typing import Any
 
 import pytest
 from tests.integration.namesrv.raw_client import RawClient, Reply, binary_request, frame
+from tests.unit.broker.message_kit import assembled
 from tests.unit.store.kit import put, small
 
 from pyromq.broker.clients import consumer_calls
-from pyromq.broker.clients.connected import Clients
-from pyromq.broker.clients.consumer_calls import ConsumerCallProcessors, RebalanceNotices
-from pyromq.broker.clients.queue_locks import QueueLocks
-from pyromq.broker.clients.requests import ClientProcessors, LockProcessors
 from pyromq.broker.config import BrokerConfig, LiveConfig
-from pyromq.broker.filters.consumer_filters import Filters
-from pyromq.broker.groups import GroupTable
-from pyromq.broker.offsets.consumer_offsets import ConsumerOffsets
-from pyromq.broker.topics import TopicTable
 from pyromq.protocol.bodies import GetConsumerStatusBody, ResetOffsetBody, SubscriptionGroupConfig, TopicConfig
 from pyromq.protocol.ids import encode_host, encode_offset_message_id
 from pyromq.protocol.record import decode_record
@@ -127,20 +120,12 @@ class Scene:
         self.clock = clock
         self.store = store
         self.live = LiveConfig.of(BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", **config))
-        self.topics = TopicTable(self.live, self.now)
-        self.groups = GroupTable(self.live, self.now)
-        self.offsets = ConsumerOffsets()
-        self.notices = RebalanceNotices(self.live)
-        self.clients = Clients(self.notices.post)
-        processors = {
-            **ClientProcessors(
-                self.clients, self.topics, self.groups, Filters(self.live, self.now), self.live, self.now
-            ).table(),
-            **LockProcessors(QueueLocks(), self.now).table(),
-            **ConsumerCallProcessors(self.clients, self.topics, self.offsets, store, self.live).table(),
-        }
+        parts = assembled(self.live, store, self.now)
+        self.topics, self.groups = parts.tables.topics, parts.tables.groups
+        self.offsets, self.clients = parts.tables.offsets, parts.tables.clients
+        self.notices = parts.notices
         server = ServerConfig(listen_port=0, bind_address="127.0.0.1")
-        self.server = RemotingServer(server, processors, listener=self)
+        self.server = RemotingServer(server, parts.processors, listener=self)
         self._opened = contextlib.AsyncExitStack()
 
     def now(self) -> int:

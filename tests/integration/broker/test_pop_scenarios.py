@@ -482,9 +482,9 @@ async def test_garbage_in_the_revive_topic_is_passed_over(start, caplog):
     async with start(*QUICK) as scene:
         client = await scene.connect()
         await client.sent(b"lost")
-        appends = scene.broker._parts._appends
+        appends = scene.broker._parts.context.appends
         for queue_id in range(8):
-            queue = scene.broker._parts._store.queue(REVIVE, queue_id)
+            queue = scene.broker._parts.context.store.queue(REVIVE, queue_id)
             for tag, body in ((b"ck", b"{"), (b"ck", b'{"n":99999,"t":"T","c":"g"}'), (b"ack", b"[]"), (b"x", b"")):
                 record = MessageRecord(REVIVE, body, b"TAGS\x01" + tag, queue_id=queue_id)
                 appends.put(queue, (record,), lambda results: None)

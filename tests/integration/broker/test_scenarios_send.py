@@ -195,7 +195,7 @@ async def test_what_fell_due_while_the_broker_was_stopped_is_delivered_once_soon
         assert time.monotonic() - began < 2
     async with start() as scene:
         client = await scene.connect()
-        scene.broker._parts._schedule.step()
+        scene.broker._parts.schedule.step()
         assert await client.max_offset() == 1
 
 

@@ -111,11 +111,11 @@ class Cluster:
 
     def producers(self, group, name="broker-a"):
         """The client ids of the producers of a group that a broker knows."""
-        return _ids(self.brokers[name]._parts.clients.producer_group(group))
+        return _ids(self.brokers[name]._parts.tables.clients.producer_group(group))
 
     def consumers(self, group, name="broker-a"):
         """The client ids of the consumers of a group that a broker knows."""
-        known = self.brokers[name]._parts.clients.consumer_group(group)
+        known = self.brokers[name]._parts.tables.clients.consumer_group(group)
         return _ids(known and known.connections)
 
 

@@ -1,31 +1,22 @@
-"""The message path of a broker, put together from real parts; only the connection is a stand-in that keeps replies."""
+"""A broker that is asked without a socket; only the connection is a stand-in, which keeps replies."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from pyromq.broker.appends import Appends
-from pyromq.broker.clients.connected import Clients
+from pyromq.broker import assembly
 from pyromq.broker.config import BrokerConfig, LiveConfig
-from pyromq.broker.filters.consumer_filters import Filters
-from pyromq.broker.groups import GroupTable
-from pyromq.broker.offsets.consumer_offsets import ConsumerOffsets
-from pyromq.broker.pull import PullProcessor
-from pyromq.broker.send import SendProcessor
-from pyromq.broker.send_back import SendBackProcessor
-from pyromq.broker.stats.statistics import Statistics
-from pyromq.broker.timers.schedule import ScheduleService
-from pyromq.broker.topics import TopicTable
 from pyromq.errors import BrokerError, PyroMQError
 from pyromq.protocol.command import Command
 from pyromq.protocol.frame import FrameDecoder
 from pyromq.protocol.headers import PullMessage, SendMessageV2
 from pyromq.protocol.record import MessageRecord, decode_records
+from pyromq.remoting import RemotingClient
 from pyromq.store import MessageStore, StoreConfig
-from pyromq.store.tags import parse_delay_levels
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyromq.protocol.header import Header
@@ -55,8 +46,21 @@ class Peer:
         self.replies.append(response)
 
 
+def assembled(live: LiveConfig, store: MessageStore, clock: Callable[[], int]) -> assembly.Parts:
+    """A broker on an open store, put together as in real life. Nothing is loaded yet, and nothing runs by itself."""
+    return assembly.Parts(
+        live,
+        store,
+        RemotingClient(),
+        clock,
+        address="10.0.0.1:10911",
+        ha_address="10.0.0.1:10912",
+        store_host=STORE_HOST,
+    )
+
+
 class Parts:
-    """Everything between a request and the store."""
+    """A broker without its ports, on a clock that stands still until it is turned."""
 
     def __init__(self, folder: Path, config: BrokerConfig | None = None, **store: object) -> None:
         self.now = 1_700_000_000_000
@@ -67,42 +71,13 @@ class Parts:
         )
         self.store.open()
         self.live = LiveConfig.of(config or BrokerConfig(broker_name="broker-a", broker_ip1="10.0.0.1"))
-        self.topics = TopicTable(self.live, self.clock)
-        self.groups = GroupTable(self.live, self.clock)
-        self.offsets = ConsumerOffsets()
-        self.stats = Statistics(self.now)
-        self.clients = Clients(lambda group, connections: None)
-        self.filters = Filters(self.live, self.clock)
-        self.moved: list[tuple[object, ...]] = []
-        delays = parse_delay_levels(self.store.config.delay_levels)
-        self.pulls = PullProcessor(
-            self.store,
-            self.topics,
-            self.groups,
-            self.clients,
-            self.offsets,
-            self.stats,
-            self.live,
-            self.filters,
-            lambda *what: self.moved.append(what),
-        )
-        self.appends = Appends(self.store, self.pulls.arrived, self.stats.throughput)
-        self.sends = SendProcessor(
-            self.store,
-            self.appends,
-            self.topics,
-            self.groups,
-            self.stats,
-            self.live,
-            self.clock,
-            delay_levels=len(delays),
-            store_host=STORE_HOST,
-        )
-        self.send_backs = SendBackProcessor(
-            self.store, self.appends, self.topics, self.groups, self.stats, self.live, delay_levels=len(delays)
-        )
-        self.schedule = ScheduleService(self.store, self.appends, delays, self.clock)
-        self.processors = self.sends.table() | self.pulls.table() | self.send_backs.table()
+        self.broker = assembled(self.live, self.store, self.clock)
+        self.context, self.tables = self.broker.context, self.broker.tables
+        self.appends, self.stats = self.context.appends, self.context.stats
+        self.topics, self.groups, self.offsets = self.tables.topics, self.tables.groups, self.tables.offsets
+        self.filters, self.clients = self.tables.filters, self.tables.clients
+        self.sends, self.pulls, self.schedule = self.broker.sends, self.broker.pulls, self.broker.schedule
+        self.processors = self.broker.processors
 
     def clock(self) -> int:
         return self.now

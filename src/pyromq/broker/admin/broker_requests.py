@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from pyromq.store import MessageStore
 
     from ..config import LiveConfig
-    from ..groups import GroupTable
-    from ..offsets.consumer_offsets import ConsumerOffsets
+    from ..context import Context, Tables
     from ..offsets.progress import Progress
     from ..stats.runtime_info import RuntimeInfo
     from ..stats.statistics import Statistics
@@ -120,21 +119,13 @@ class FigureProcessors:
 class ProgressProcessors:
     """How far queues and groups are. `address` gives the one that clients are told."""
 
-    def __init__(
-        self,
-        progress: Progress,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: ConsumerOffsets,
-        clock: Callable[[], int],
-        address: Callable[[], str],
-    ) -> None:
+    def __init__(self, context: Context, tables: Tables, progress: Progress) -> None:
         self._progress = progress
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._clock = clock
-        self._address = address
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._clock = context.clock
+        self._address = context.address
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -159,7 +150,7 @@ class ProgressProcessors:
 
     async def all_consume_stats(self, connection: Connection, request: Command) -> Command:
         only_ordered = request.header(GetBrokerConsumeStats).is_order
-        stats = await self._progress.of_all_groups(self._groups, self._address(), only_ordered=only_ordered)
+        stats = await self._progress.of_all_groups(self._groups, self._address, only_ordered=only_ordered)
         # A hundred thousand queues take a fifth of a second to write down, during which others are served.
         return request.reply(body=await asyncio.to_thread(stats.encode))
 

@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from pyromq.store import MessageStore
-
-    from ..clients.connected import Clients, ConsumerGroup
-    from ..config import LiveConfig
-    from ..groups import GroupTable
-    from ..offsets.consumer_offsets import ConsumerOffsets
+    from ..clients.connected import ConsumerGroup
+    from ..context import Context, Tables
 
 logger = logging.getLogger(__name__)
 
@@ -23,14 +19,12 @@ logger = logging.getLogger(__name__)
 class Protection:
     """Looks at the groups that are online; who is not there reads nothing."""
 
-    def __init__(
-        self, store: MessageStore, groups: GroupTable, clients: Clients, offsets: ConsumerOffsets, live: LiveConfig
-    ) -> None:
-        self._store = store
-        self._groups = groups
-        self._clients = clients
-        self._offsets = offsets
-        self._live = live
+    def __init__(self, context: Context, tables: Tables) -> None:
+        self._store = context.store
+        self._groups = tables.groups
+        self._clients = tables.clients
+        self._offsets = tables.offsets
+        self._live = context.live
 
     def stop_slow_groups(self) -> list[str]:
         """Stop every group that lags by more than the threshold, if that is wanted; gives their names.

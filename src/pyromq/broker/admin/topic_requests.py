@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
 
-    from ..clients.connected import Clients
     from ..config import LiveConfig
+    from ..context import Tables
     from ..groups import GroupTable
     from ..offsets.consumer_offsets import ConsumerOffsets
     from ..topics import TopicTable
@@ -87,7 +87,11 @@ class TopicProcessors:
         self._topics.update(config)
         logger.info(
             "topic %s set by %s read queues=%d write queues=%d perm=%d",
-            *(config.topic_name, connection.peer, config.read_queue_nums, config.write_queue_nums, config.perm),
+            config.topic_name,
+            connection.peer,
+            config.read_queue_nums,
+            config.write_queue_nums,
+            config.perm,
         )
         await self._settled(config.topic_name)
         return request.reply()
@@ -191,9 +195,9 @@ class GroupProcessors:
 class ConsumptionProcessors:
     """Who consumes what. `address` gives the address that clients know this broker by."""
 
-    def __init__(self, offsets: ConsumerOffsets, clients: Clients, address: Callable[[], str]) -> None:
-        self._offsets = offsets
-        self._clients = clients
+    def __init__(self, tables: Tables, address: str) -> None:
+        self._offsets = tables.offsets
+        self._clients = tables.clients
         self._address = address
 
     def table(self) -> dict[int, Processor]:
@@ -209,7 +213,7 @@ class ConsumptionProcessors:
 
     def topics_of_group(self, connection: Connection, request: Command) -> Command:
         topics = self._offsets.topics_of(request.header(QueryTopicsByConsumer).group)
-        return request.reply(body=TopicList(broker_addr=self._address(), topic_list=sorted(topics)).encode())
+        return request.reply(body=TopicList(broker_addr=self._address, topic_list=sorted(topics)).encode())
 
 
 def _topic_config(header: CreateTopic, known: TopicConfig | None) -> TopicConfig:

@@ -68,7 +68,11 @@ class ConsumerGroup:
         if joined:
             logger.info(
                 "consumer joined group=%s client=%s addr=%s language=%s version=%d",
-                *(self.name, info.client_id, info.connection.peer, info.language, info.version),
+                self.name,
+                info.client_id,
+                info.connection.peer,
+                info.language,
+                info.version,
             )
         self.connections[info.connection] = info
         changed = with_subscriptions and self._subscribe(data.subscription_data_set)

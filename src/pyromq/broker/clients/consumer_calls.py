@@ -36,12 +36,10 @@ from pyromq.protocol.versions import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, version_n
 if TYPE_CHECKING:
     from pyromq.protocol.command import Body
     from pyromq.remoting import Connection, Processor
-    from pyromq.store import MessageStore
 
     from ..config import LiveConfig
-    from ..offsets.consumer_offsets import ConsumerOffsets
-    from ..topics import TopicTable
-    from .connected import ClientInfo, Clients
+    from ..context import Context, Tables
+    from .connected import ClientInfo
 
 logger = logging.getLogger(__name__)
 
@@ -103,14 +101,12 @@ async def _notify(connection: Connection, group: str) -> None:
 class ConsumerCallProcessors:
     """Serves the admin tools that ask something of consumers."""
 
-    def __init__(
-        self, clients: Clients, topics: TopicTable, offsets: ConsumerOffsets, store: MessageStore, live: LiveConfig
-    ) -> None:
-        self._clients = clients
-        self._topics = topics
-        self._offsets = offsets
-        self._store = store
-        self._live = live
+    def __init__(self, context: Context, tables: Tables) -> None:
+        self._clients = tables.clients
+        self._topics = tables.topics
+        self._offsets = tables.offsets
+        self._store = context.store
+        self._live = context.live
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -142,7 +138,11 @@ class ConsumerCallProcessors:
         )
         logger.info(
             "offsets of group %s in topic %s reset by %s to %d consumers=%d",
-            *(header.group, header.topic, connection.peer, header.timestamp, len(members)),
+            header.group,
+            header.topic,
+            connection.peer,
+            header.timestamp,
+            len(members),
         )
         return request.reply(body=encoded)
 

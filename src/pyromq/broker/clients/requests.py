@@ -40,29 +40,19 @@ if TYPE_CHECKING:
     from pyromq.remoting import Connection, Processor
 
     from ..config import LiveConfig
-    from ..filters.consumer_filters import Filters
-    from ..groups import GroupTable
-    from ..topics import TopicTable
-    from .connected import ClientInfo, Clients
+    from ..context import Tables
+    from .connected import ClientInfo
     from .queue_locks import QueueLocks
 
 
 class ClientProcessors:
     """Heartbeats and goodbyes, and who asks for those that are there. `clock` tells epoch milliseconds."""
 
-    def __init__(
-        self,
-        clients: Clients,
-        topics: TopicTable,
-        groups: GroupTable,
-        filters: Filters,
-        live: LiveConfig,
-        clock: Callable[[], int],
-    ) -> None:
-        self._clients = clients
-        self._topics = topics
-        self._groups = groups
-        self._filters = filters
+    def __init__(self, live: LiveConfig, clock: Callable[[], int], tables: Tables) -> None:
+        self._clients = tables.clients
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._filters = tables.filters
         self._live = live
         self._clock = clock
 

@@ -26,15 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyromq.protocol.bodies import TopicConfig
-    from pyromq.store import MessageStore
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
-    from ..clients.connected import Clients
-    from ..config import LiveConfig
+    from ..context import Context, Tables
     from ..groups import GroupTable
-    from ..stats.statistics import Statistics
-    from ..topics import TopicTable
-    from .consumer_offsets import ConsumerOffsets
 
 # The number of queues in a topic's settings is only claimed, by whoever set it. More than these nobody can use.
 MAX_LISTED_QUEUES = 16_384
@@ -43,21 +38,13 @@ MAX_LISTED_QUEUES = 16_384
 class Progress:
     """Reads offsets and store times together. Times are epoch milliseconds, -1 for a message that is not there."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: TopicTable,
-        offsets: ConsumerOffsets,
-        clients: Clients,
-        statistics: Statistics,
-        live: LiveConfig,
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
-        self._clients = clients
-        self._statistics = statistics
-        self._live = live
+    def __init__(self, context: Context, tables: Tables) -> None:
+        self._store = context.store
+        self._topics = tables.topics
+        self._offsets = tables.offsets
+        self._clients = tables.clients
+        self._statistics = context.stats
+        self._live = context.live
 
     def of_topic(self, topic: TopicConfig) -> TopicStatsTable:
         """202: the ends of the queues that can be written to."""

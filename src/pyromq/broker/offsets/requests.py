@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from pyromq.remoting import Connection, Processor
     from pyromq.store import MessageStore
 
-    from ..clients.connected import Clients
-    from ..topics import TopicTable
-    from .consumer_offsets import ConsumerOffsets
+    from ..context import Tables
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +37,10 @@ _NOT_FOUND_NOR_ZERO = "Not found, do not set to zero, maybe this group boot firs
 class OffsetProcessors:
     """What groups committed. Nothing here waits for the disk: offsets are saved every few seconds."""
 
-    def __init__(self, offsets: ConsumerOffsets, topics: TopicTable, clients: Clients, store: MessageStore) -> None:
-        self._offsets = offsets
-        self._topics = topics
-        self._clients = clients
+    def __init__(self, store: MessageStore, tables: Tables) -> None:
+        self._offsets = tables.offsets
+        self._topics = tables.topics
+        self._clients = tables.clients
         self._store = store
 
     def table(self) -> dict[int, Processor]:

@@ -23,12 +23,8 @@ if TYPE_CHECKING:
     from pyromq.protocol.bodies import TopicConfig
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
-    from pyromq.store import MessageStore
 
-    from ..config import LiveConfig
-    from ..groups import GroupTable
-    from ..topics import TopicTable
-    from .consumer_offsets import ConsumerOffsets
+    from ..context import Context, Tables
 
     Answer = Command | Awaitable[Command | None] | None
 
@@ -45,20 +41,12 @@ class ServerSideResets:
     `wake` is called with a topic whose held pulls are to be answered: their clients come again and hear the news.
     """
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: ConsumerOffsets,
-        live: LiveConfig,
-        wake: Callable[[str], None],
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._live = live
+    def __init__(self, context: Context, tables: Tables, wake: Callable[[str], None]) -> None:
+        self._store = context.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._live = context.live
         self._wake = wake
         self._marks: dict[tuple[str, str, int], int] = {}
 

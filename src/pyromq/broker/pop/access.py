@@ -20,19 +20,16 @@ from .held_pops import ANY_QUEUE
 if TYPE_CHECKING:
     from pyromq.protocol.bodies import TopicConfig
     from pyromq.remoting import Connection
-    from pyromq.store import MessageStore
 
-    from ..config import LiveConfig
-    from ..groups import GroupTable
-    from ..topics import TopicTable
+    from ..context import Context, Tables
 
 
 class PopAccess:
-    def __init__(self, store: MessageStore, topics: TopicTable, groups: GroupTable, live: LiveConfig) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._live = live
+    def __init__(self, context: Context, tables: Tables) -> None:
+        self._store = context.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._live = context.live
 
     def check_broker(self, refused: str = "peeking message is forbidden") -> None:
         config = self._live.config

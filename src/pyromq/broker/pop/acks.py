@@ -23,18 +23,14 @@ from .offsets import QueueOfGroup
 from .records import Checkpoint, Key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
     from pyromq.store import PutResult
 
-    from ..config import LiveConfig
-    from .access import PopAccess
-    from .held_pops import HeldPops
-    from .log import PopLog
-    from .offsets import PopOffsets
-    from .orders import PopOrders
+    from ..context import Context
+    from .context import PopContext
 
 # Of a batch, how far behind the start of its read a message may be: farther than any read goes.
 _FARTHEST = 16_384
@@ -48,24 +44,14 @@ _STORED = (
 class AckProcessors:
     """Takes acks. `clock` gives epoch milliseconds; `revive_queues` are those that checkpoints may be in."""
 
-    def __init__(
-        self,
-        access: PopAccess,
-        log: PopLog,
-        offsets: PopOffsets,
-        orders: PopOrders,
-        held: HeldPops,
-        live: LiveConfig,
-        clock: Callable[[], int],
-        revive_queues: int,
-    ) -> None:
-        self._access = access
-        self._log = log
-        self._offsets = offsets
-        self._orders = orders
-        self._held = held
-        self._live = live
-        self._clock = clock
+    def __init__(self, context: Context, pop: PopContext, revive_queues: int) -> None:
+        self._access = pop.access
+        self._log = pop.log
+        self._offsets = pop.offsets
+        self._orders = pop.orders
+        self._held = pop.held
+        self._live = context.live
+        self._clock = context.clock
         self._revive_queues = revive_queues
 
     def table(self) -> dict[int, Processor]:
@@ -199,8 +185,13 @@ class AckProcessors:
         if 8 * len(bits) > _FARTHEST:
             raise MessageIllegal(f"an ack of messages up to {8 * len(bits)} behind the first")
         handle = PopHandle(
-            *(ack.start_offset, ack.pop_time, ack.invisible_time, ack.revive_queue),
-            *(ack.mark, broker_name, ack.queue_id),
+            start_offset=ack.start_offset,
+            pop_time=ack.pop_time,
+            invisible_time=ack.invisible_time,
+            revive_queue=ack.revive_queue,
+            mark=ack.mark,
+            broker_name=broker_name,
+            queue_id=ack.queue_id,
         )
         low, high = self._access.bounds(topic, ack.queue_id)
         named = (ack.start_offset + number for number in _set_bits(bits))

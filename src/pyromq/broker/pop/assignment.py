@@ -40,10 +40,7 @@ if TYPE_CHECKING:
 
     from pyromq.remoting import Connection, Processor, RemotingClient
 
-    from ..clients.connected import Clients
-    from ..config import LiveConfig
-    from ..groups import GroupTable
-    from ..topics import TopicTable
+    from ..context import Context, Tables
 
 logger = logging.getLogger(__name__)
 
@@ -82,22 +79,20 @@ class AssignmentProcessors:
 
     def __init__(
         self,
+        context: Context,
+        tables: Tables,
         modes: RequestModes,
-        clients: Clients,
-        topics: TopicTable,
-        groups: GroupTable,
-        live: LiveConfig,
-        clock: Callable[[], int],
         client: RemotingClient,
+        *,
         name_servers: Callable[[], Sequence[str]],
         saved: Callable[[], Awaitable[None]],
     ) -> None:
         self._modes = modes
-        self._clients = clients
-        self._topics = topics
-        self._groups = groups
-        self._live = live
-        self._clock = clock
+        self._clients = tables.clients
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._live = context.live
+        self._clock = context.clock
         self._client = client
         self._name_servers = name_servers
         self._saved = saved

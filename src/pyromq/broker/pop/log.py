@@ -23,12 +23,10 @@ from ..topics import revive_topic
 from .records import Ack, ack_properties, checkpoint_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from pyromq.store import MessageStore
-
-    from ..appends import Appends, Stored
-    from ..config import LiveConfig
+    from ..appends import Stored
+    from ..context import Context
     from .records import Checkpoint, Key
 
 
@@ -44,22 +42,15 @@ class AckedWith(NamedTuple):
 class PopLog:
     """Writes checkpoints and acks. `clock` gives epoch milliseconds, `store_host` stands for this broker."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        appends: Appends,
-        live: LiveConfig,
-        clock: Callable[[], int],
-        store_host: bytes,
-    ) -> None:
-        self._store = store
-        self._appends = appends
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+        self._appends = context.appends
         # However many fall due together: an ack that is refused makes one message more.
-        self._parking = TimerParking(live)
-        self._live = live
-        self._clock = clock
-        self._store_host = store_host
-        self.topic = revive_topic(live.config.cluster_name)
+        self._parking = TimerParking(context.live)
+        self._live = context.live
+        self._clock = context.clock
+        self._store_host = context.store_host
+        self.topic = revive_topic(context.live.config.cluster_name)
         self._loop = asyncio.get_running_loop()
         self._acks: dict[AckedWith, list[tuple[Sequence[int], Stored]]] = {}
 

@@ -18,15 +18,12 @@ from pyromq.store import GetStatus
 from .held_pops import HeldPop, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
 
-    from .access import PopAccess
-    from .held_pops import HeldPops
+    from ..context import Context
+    from .context import PopContext
     from .pop import PopProcessor
-    from .reading import PopReader
 
 _MOST_MESSAGES = 32
 _NOT_WORTH_WAITING = 0.05
@@ -35,21 +32,13 @@ _NOT_WORTH_WAITING = 0.05
 class LookProcessors:
     """Serves those who look. `notifications` are those of them that wait, apart from the pops that do."""
 
-    def __init__(
-        self,
-        access: PopAccess,
-        reader: PopReader,
-        pops: PopProcessor,
-        held: HeldPops,
-        notifications: HeldPops,
-        clock: Callable[[], int],
-    ) -> None:
-        self._access = access
-        self._reader = reader
+    def __init__(self, context: Context, pop: PopContext, pops: PopProcessor) -> None:
+        self._access = pop.access
+        self._reader = pop.reader
         self._pops = pops
-        self._held = held
-        self._notifications = notifications
-        self._clock = clock
+        self._held = pop.held
+        self._notifications = pop.notifications
+        self._clock = context.clock
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -112,7 +101,10 @@ class LookProcessors:
 
     def _has_messages(self, header: Notification) -> bool:
         return self._reader.has_messages(
-            *(header.consumer_group, header.topic, header.queue_id, self._clock()),
+            header.consumer_group,
+            header.topic,
+            header.queue_id,
+            self._clock(),
             order=header.order,
             attempt=header.attempt_id,
         )

@@ -47,20 +47,17 @@ from .held_pops import HeldPop, Wanted
 from .records import Checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
     from pyromq.store import PutResult
 
-    from ..config import LiveConfig
+    from ..context import Context
     from ..filters.consumer_filters import Selection
-    from ..stats.statistics import Statistics
-    from .access import PopAccess
+    from .context import PopContext
     from .held_pops import HeldPops
-    from .log import PopLog
-    from .orders import PopOrders
-    from .reading import Part, PopReader, Taken
+    from .reading import Part, Taken
 
 MOST_MESSAGES = 32
 
@@ -78,32 +75,20 @@ _STORED = (
 class PopProcessor:
     """Serves pops. `clock` gives epoch milliseconds; `longest_topic` is how many bytes a retry topic may have."""
 
-    def __init__(
-        self,
-        access: PopAccess,
-        reader: PopReader,
-        log: PopLog,
-        orders: PopOrders,
-        held: HeldPops,
-        stats: Statistics,
-        live: LiveConfig,
-        clock: Callable[[], int],
-        *,
-        longest_topic: int = 255,
-    ) -> None:
-        self._access = access
-        self._reader = reader
-        self._log = log
-        self._orders = orders
-        self._held = held
-        self._stats = stats
-        self._live = live
-        self._clock = clock
+    def __init__(self, context: Context, pop: PopContext, *, longest_topic: int) -> None:
+        self._access = pop.access
+        self._reader = pop.reader
+        self._log = pop.log
+        self._orders = pop.orders
+        self._held = pop.held
+        self._stats = context.stats
+        self._live = context.live
+        self._clock = context.clock
         self._longest_topic = longest_topic
         self._loop = asyncio.get_running_loop()
         self._turns = itertools.count()
         # Timers go to topics with legal names only, and clusters may be called anything.
-        self._can_revive = can_be_topic(log.topic)
+        self._can_revive = can_be_topic(pop.log.topic)
         # When groups are looked at again whose queues are held back, by topic and group.
         self._later: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
@@ -295,8 +280,14 @@ class PopProcessor:
         try:
             message = decode_record(record, check_crc=False)
             handle = PopHandle(
-                *(part.start, now, header.invisible_time, revive_queue, retry_mark(part.queue.topic)),
-                *(self._live.config.broker_name, part.queue.queue_id, message.queue_offset),
+                start_offset=part.start,
+                pop_time=now,
+                invisible_time=header.invisible_time,
+                revive_queue=revive_queue,
+                mark=retry_mark(part.queue.topic),
+                broker_name=self._live.config.broker_name,
+                queue_id=part.queue.queue_id,
+                queue_offset=message.queue_offset,
             )
             properties = props.parse(props.decode(message.properties)) | {props.POP_CK: handle.encode()}
             text = props.encode(props.render(properties))

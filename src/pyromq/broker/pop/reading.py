@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyromq.protocol.headers import PopMessage
-    from pyromq.store import GetResult, MessageStore
+    from pyromq.store import GetResult
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
-    from ..config import LiveConfig
+    from ..context import Context
     from ..filters.consumer_filters import Selection
     from ..topics import TopicTable
     from .offsets import PopOffsets
@@ -71,14 +71,12 @@ class Taken:
 class PopReader:
     """Takes messages from queues, or just looks at them."""
 
-    def __init__(
-        self, store: MessageStore, topics: TopicTable, offsets: PopOffsets, orders: PopOrders, live: LiveConfig
-    ) -> None:
-        self._store = store
+    def __init__(self, context: Context, topics: TopicTable, offsets: PopOffsets, orders: PopOrders) -> None:
+        self._store = context.store
         self._topics = topics
         self._offsets = offsets
         self._orders = orders
-        self._live = live
+        self._live = context.live
 
     def take(self, header: PopMessage, selection: Selection, now: int) -> Taken:
         """Take at most as many messages as `header` wants. StoreError if they cannot be read; nothing is taken then."""

@@ -26,16 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyromq.protocol.record import MessageRecord
-    from pyromq.store import MessageStore, PutResult
+    from pyromq.store import PutResult
 
-    from ..appends import Appends
-    from ..config import LiveConfig
-    from ..groups import GroupTable
-    from ..offsets.consumer_offsets import ConsumerOffsets
-    from ..stats.statistics import Statistics
-    from ..topics import TopicTable
-    from .log import PopLog
-    from .offsets import PopOffsets
+    from ..context import Context, Tables
+    from .context import PopContext
     from .records import Checkpoint
     from .revive_plan import OpenCheckpoint
 
@@ -53,28 +47,16 @@ _SAVINGS = 3
 class Reviver:
     """Brings messages back. `delivered_before` tells up to when all timers were delivered, in epoch milliseconds."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        appends: Appends,
-        log: PopLog,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: ConsumerOffsets,
-        pop_offsets: PopOffsets,
-        stats: Statistics,
-        live: LiveConfig,
-        delivered_before: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._appends = appends
-        self._log = log
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._pop_offsets = pop_offsets
-        self._stats = stats
-        self._live = live
+    def __init__(self, context: Context, tables: Tables, pop: PopContext, delivered_before: Callable[[], int]) -> None:
+        self._store = context.store
+        self._appends = context.appends
+        self._log = pop.log
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._pop_offsets = pop.offsets
+        self._stats = context.stats
+        self._live = context.live
         self._delivered_before = delivered_before
         self._queues: list[ReviveQueue] = []
         self._handover: Handover | None = None

@@ -20,11 +20,9 @@ from .throughput import Rate
 
 if TYPE_CHECKING:
     from pyromq.protocol.bodies import DelayOffsetTable
-    from pyromq.store import MessageStore
 
-    from ..config import LiveConfig
+    from ..context import Context
     from ..timers.figures import TimerFigures
-    from .statistics import Statistics
 
 # Of one kind of request ("send", "pull", "query", "endTransaction"): how many wait, and the first for how long (ms).
 Backlog = Callable[[str], tuple[int, int]]
@@ -40,19 +38,17 @@ class RuntimeInfo:
 
     def __init__(
         self,
-        store: MessageStore,
-        statistics: Statistics,
-        live: LiveConfig,
-        clock: Callable[[], int],
+        context: Context,
+        *,
         delay_offsets: Callable[[], DelayOffsetTable],
-        backlog: Backlog = lambda kind: (0, 0),
+        backlog: Backlog,
+        timers: TimerFigures | None,
         disk: Disk | None = None,
-        timers: TimerFigures | None = None,
     ) -> None:
-        self._store = store
-        self._statistics = statistics
-        self._live = live
-        self._clock = clock
+        self._store = context.store
+        self._statistics = context.stats
+        self._live = context.live
+        self._clock = context.clock
         self._delay_offsets = delay_offsets
         self._backlog = backlog
         self._disk = disk or Disk()

@@ -45,11 +45,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from pyromq.protocol.record import MessageRecord
-    from pyromq.store import MessageStore, PutResult
+    from pyromq.store import PutResult
 
-    from ..appends import Appends
-    from ..config import LiveConfig
-    from ..stats.statistics import Statistics
+    from ..context import Context
 
     Int64s = npt.NDArray[np.int64]
 
@@ -73,24 +71,17 @@ class TimerService:
     An entry of the wheel is a queue offset with its kind in the lowest bits. `load` comes before `step`.
     """
 
-    def __init__(
-        self,
-        store: MessageStore,
-        appends: Appends,
-        stats: Statistics,
-        live: LiveConfig,
-        clock: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._appends = appends
-        self._stats = stats
-        self._live = live
-        self._clock = clock
-        self._precision = live.config.timer_step
-        self.queue = store.queue(TIMER_TOPIC, 0)
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+        self._appends = context.appends
+        self._stats = context.stats
+        self._live = context.live
+        self._clock = context.clock
+        self._precision = context.live.config.timer_step
+        self.queue = context.store.queue(TIMER_TOPIC, 0)
         self._wheel = TimerWheel()
         # Kept only if there is a limit to compare them with.
-        self._by_slot: Counter[int] | None = Counter() if live.config.timer_congest < _NO_LIMIT else None
+        self._by_slot: Counter[int] | None = Counter() if context.live.config.timer_congest < _NO_LIMIT else None
         self._known = TimerProgress()
         self._fired = -1  # all slots up to this one are done with
         self._followed = 0  # the next entry of the queue to read

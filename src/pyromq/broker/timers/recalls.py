@@ -26,19 +26,17 @@ from pyromq.protocol.recall_handle import RecallHandle, decode_handle
 from pyromq.protocol.record import MessageRecord
 from pyromq.store import PutStatus
 
-from ..peers import born_host
+from ..send import born_host
 from .parking import recall_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
-    from pyromq.store import MessageStore, PutResult
+    from pyromq.store import PutResult
 
-    from ..appends import Appends
-    from ..config import LiveConfig
-    from ..stats.statistics import Statistics
+    from ..context import Context
     from ..topics import TopicTable
     from .parking import TimerParking
 
@@ -57,26 +55,15 @@ _STORED = (
 class RecallProcessor:
     """Serves recalls. `clock` gives epoch milliseconds."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        appends: Appends,
-        topics: TopicTable,
-        timers: TimerParking,
-        stats: Statistics,
-        live: LiveConfig,
-        clock: Callable[[], int],
-        *,
-        store_host: bytes,
-    ) -> None:
-        self._store = store
-        self._appends = appends
+    def __init__(self, context: Context, topics: TopicTable, timers: TimerParking) -> None:
+        self._store = context.store
+        self._appends = context.appends
         self._topics = topics
         self._timers = timers
-        self._stats = stats
-        self._live = live
-        self._clock = clock
-        self._store_host = store_host
+        self._stats = context.stats
+        self._live = context.live
+        self._clock = context.clock
+        self._store_host = context.store_host
 
     def table(self) -> dict[int, Processor]:
         return {RequestCode.RECALL_MESSAGE: self.recall}

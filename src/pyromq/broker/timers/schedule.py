@@ -22,13 +22,12 @@ from pyromq.store.tags import SCHEDULE_TOPIC
 from .delay_levels import restored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyromq.protocol.record import MessageRecord
     from pyromq.store import MessageStore, PutResult
 
-    from ..appends import Appends
-    from ..stats.statistics import Statistics
+    from ..context import Context
 
 logger = logging.getLogger(__name__)
 
@@ -49,22 +48,14 @@ class ScheduleService:
     `kept` is what the file of offsets follows.
     """
 
-    def __init__(
-        self,
-        store: MessageStore,
-        appends: Appends,
-        delays: Sequence[int],
-        clock: Callable[[], int],
-        stats: Statistics | None = None,
-        cluster_name: str = "",
-    ) -> None:
-        self._store = store
-        self._appends = appends
+    def __init__(self, context: Context, delays: Sequence[int]) -> None:
+        self._store = context.store
+        self._appends = context.appends
         self._delays = delays
-        self._clock = clock
-        self._stats = stats
-        self._cluster_name = cluster_name
-        self.kept = KeptOffsets(self, store)
+        self._clock = context.clock
+        self._stats = context.stats
+        self._cluster_name = context.live.config.cluster_name
+        self.kept = KeptOffsets(self, context.store)
         self._under_way: set[int] = set()  # levels whose last messages are not stored yet
         self.offsets: dict[int, int] = {}
         self.dirty = False
@@ -148,8 +139,6 @@ class ScheduleService:
     def count(self, level: int, delivered: dict[str, list[int]]) -> None:
         """Messages of `level` were delivered, to these topics and of these sizes."""
         stats = self._stats
-        if stats is None:
-            return
         for topic, sizes in delivered.items():
             count, size = len(sizes), sum(sizes)
             for item, key in (

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING
 from pyromq.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyromq.store import MessageStore
-
-    from ..config import LiveConfig
+    from ..context import Context
     from .checkpoint import TimerCheckpoint, TimerProgress
     from .delivery import TimerService
 
@@ -29,18 +25,11 @@ class TimerUpkeep:
     the timer would count as done.
     """
 
-    def __init__(
-        self,
-        timers: TimerService,
-        store: MessageStore,
-        live: LiveConfig,
-        clock: Callable[[], int],
-        checkpoint: TimerCheckpoint,
-    ) -> None:
+    def __init__(self, context: Context, timers: TimerService, checkpoint: TimerCheckpoint) -> None:
         self._timers = timers
-        self._store = store
-        self._live = live
-        self._clock = clock
+        self._store = context.store
+        self._live = context.live
+        self._clock = context.clock
         self._checkpoint = checkpoint
 
     def load(self) -> None:

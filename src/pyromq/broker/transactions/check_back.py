@@ -26,15 +26,10 @@ from .half_messages import Verdict, as_sent, check_times, given_up, renewed, ver
 from .op_records import Decided
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyromq.protocol.record import MessageRecord
     from pyromq.remoting import Connection
-    from pyromq.store import MessageStore
 
-    from ..appends import Appends
-    from ..clients.connected import Clients
-    from ..config import LiveConfig
+    from ..context import Context, Tables
     from ..topics import TopicTable
     from .half_queue import HalfQueue
 
@@ -161,26 +156,15 @@ class Round:
 class CheckBack:
     """Asks. `clock` gives epoch milliseconds, `store_host` stands for this broker in records."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        appends: Appends,
-        halves: HalfQueue,
-        topics: TopicTable,
-        clients: Clients,
-        live: LiveConfig,
-        clock: Callable[[], int],
-        *,
-        store_host: bytes,
-    ) -> None:
-        self._store = store
-        self._appends = appends
+    def __init__(self, context: Context, tables: Tables, halves: HalfQueue) -> None:
+        self._store = context.store
+        self._appends = context.appends
         self._halves = halves
-        self._topics = topics
-        self._clients = clients
-        self._live = live
-        self._clock = clock
-        self._store_host = store_host
+        self._topics = tables.topics
+        self._clients = tables.clients
+        self._live = context.live
+        self._clock = context.clock
+        self._store_host = context.store_host
         self._turn = 0  # whose turn it is among the producers of a group
 
     async def run(self) -> None:

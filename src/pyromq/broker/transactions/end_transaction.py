@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from pyromq.protocol.command import Command
     from pyromq.protocol.record import MessageRecord
     from pyromq.remoting import Connection, Processor
-    from pyromq.store import MessageStore, PutResult
+    from pyromq.store import PutResult
 
-    from ..appends import Appends
-    from ..config import LiveConfig
-    from ..stats.statistics import Statistics
+    from ..context import Context
     from ..topics import TopicTable
     from .half_queue import HalfQueue
 
@@ -72,26 +70,21 @@ class TransactionProcessors:
 
     def __init__(
         self,
-        store: MessageStore,
-        appends: Appends,
-        halves: HalfQueue,
+        context: Context,
         topics: TopicTable,
-        stats: Statistics,
-        live: LiveConfig,
-        clock: Callable[[], int],
+        halves: HalfQueue,
         *,
         placed: Callable[[MessageRecord, dict[str, str]], MessageRecord],
-        store_host: bytes,
     ) -> None:
-        self._store = store
-        self._appends = appends
+        self._store = context.store
+        self._appends = context.appends
         self._halves = halves
         self._topics = topics
-        self._stats = stats
-        self._live = live
-        self._clock = clock
+        self._stats = context.stats
+        self._live = context.live
+        self._clock = context.clock
         self._placed = placed
-        self._store_host = store_host
+        self._store_host = context.store_host
 
     def table(self) -> dict[int, Processor]:
         return {

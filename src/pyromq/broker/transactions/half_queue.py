@@ -26,13 +26,11 @@ from .half_messages import COPY_MARK, is_same, origin
 from .op_records import Decided, offsets_in, op_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyromq.protocol.record import MessageRecord
-    from pyromq.store import MessageStore, PutResult
+    from pyromq.store import PutResult
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
-    from ..appends import Appends
+    from ..context import Context
     from ..offsets.consumer_offsets import ConsumerOffsets
 
 logger = logging.getLogger(__name__)
@@ -54,19 +52,12 @@ class _Copy:
 class HalfQueue:
     """Half messages and op records. `clock` gives epoch milliseconds, `store_host` stands for this broker."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        appends: Appends,
-        offsets: ConsumerOffsets,
-        clock: Callable[[], int],
-        store_host: bytes,
-    ) -> None:
-        self._store = store
-        self._appends = appends
+    def __init__(self, context: Context, offsets: ConsumerOffsets) -> None:
+        self._store = context.store
+        self._appends = context.appends
         self._offsets = offsets
-        self._clock = clock
-        self._store_host = store_host
+        self._clock = context.clock
+        self._store_host = context.store_host
         # Of messages that were renewed, by the offset that their senders know. Decided ones may be forgotten.
         self._copies: dict[int, _Copy] = {}
         # Half messages whose op record could not be written, for want of a disk: they are done with all the same.

@@ -42,7 +42,7 @@ async def count_is(cluster, count):
 
 async def all_decided(cluster):
     """Wait until rounds of questions are through with all half messages."""
-    offsets = cluster.broker._parts._offsets
+    offsets = cluster.broker._parts.tables.offsets
 
     async def through():
         end = (await stored(cluster, HALF, queues=1))[-1].queue_offset + 1
@@ -95,7 +95,7 @@ async def test_work_that_takes_longer_than_the_broker_waits_is_committed_once(cl
 
 @pytest.mark.scenario("client 23")
 async def test_an_unconfirmed_half_message_is_rolled_back_and_the_work_not_done(cluster):
-    appends = cluster.broker._parts._appends
+    appends = cluster.broker._parts.context.appends
     put = appends.put
 
     def unconfirmed(queue, records, told, *, wait=True):

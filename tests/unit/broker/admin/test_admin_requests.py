@@ -7,23 +7,19 @@ import time
 from typing import Any
 
 import pytest
+from tests.unit.broker.message_kit import assembled
 from tests.unit.store.kit import T0, Stores, put
 
 from pyromq.broker.admin.broker_requests import (
     CleaningProcessors,
     FigureProcessors,
-    ProgressProcessors,
     SettingsProcessors,
 )
-from pyromq.broker.clients.connected import Clients
 from pyromq.broker.config import BrokerConfig, LiveConfig, load_settings
-from pyromq.broker.groups import GroupTable
 from pyromq.broker.offsets import progress as progress_module
-from pyromq.broker.offsets.consumer_offsets import ConsumerOffsets
-from pyromq.broker.offsets.progress import Progress, time_text
+from pyromq.broker.offsets.progress import time_text
 from pyromq.broker.stats.runtime_info import RuntimeInfo, duration_text, size_text
-from pyromq.broker.stats.statistics import GROUP_GET_NUMS, TOPIC_PUT_NUMS, Statistics
-from pyromq.broker.topics import TopicTable
+from pyromq.broker.stats.statistics import GROUP_GET_NUMS, TOPIC_PUT_NUMS
 from pyromq.errors import MissingField, NoPermission, ServerError, TopicNotFound
 from pyromq.protocol.bodies import (
     BrokerStatsData,
@@ -54,6 +50,7 @@ from pyromq.protocol.headers import (
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.settings import replace_file
 from pyromq.store.config import StoreConfig
+from pyromq.store.tags import TIMER_TOPIC
 
 BROKER = BrokerConfig(broker_name="broker-a")
 
@@ -90,28 +87,33 @@ def live():
 
 
 @pytest.fixture
-def topics(live, now):
-    return TopicTable(live, now)
+async def parts(live, store, now):
+    return assembled(live, store, now)
 
 
 @pytest.fixture
-def groups(live, now):
-    return GroupTable(live, now)
+def topics(parts):
+    return parts.tables.topics
 
 
 @pytest.fixture
-def offsets():
-    return ConsumerOffsets()
+def groups(parts):
+    return parts.tables.groups
 
 
 @pytest.fixture
-def clients():
-    return Clients(lambda group, connections: None)
+def offsets(parts):
+    return parts.tables.offsets
 
 
 @pytest.fixture
-def statistics(now):
-    return Statistics(now())
+def clients(parts):
+    return parts.tables.clients
+
+
+@pytest.fixture
+def statistics(parts):
+    return parts.context.stats
 
 
 def queue_of(topic, queue_id=0):
@@ -223,7 +225,7 @@ async def test_an_unknown_key_is_dropped(configure, saved):
     assert b"noSuchKey" not in saved[0]
 
 
-def test_passwords_are_not_shown(configure):
+async def test_passwords_are_not_shown(configure):
     _, get = configure(LiveConfig(load_settings(sets=["tls.server.keyPassword=secret"])))
     assert b"secret" not in get().body
 
@@ -237,11 +239,11 @@ def delay_offsets():
 
 
 @pytest.fixture
-def figures(store, statistics, live, now, delay_offsets, stores):
+def figures(parts, statistics, delay_offsets, stores):
     def delayed():
         return DelayOffsetTable(offset_table=delay_offsets)
 
-    info = RuntimeInfo(store, statistics, live, now, delayed, disk=stores.disk)
+    info = RuntimeInfo(parts.context, delay_offsets=delayed, backlog=lambda kind: (0, 0), timers=None, disk=stores.disk)
     table = FigureProcessors(info, statistics, delayed).table()
 
     def ask(code, header=None):
@@ -269,7 +271,7 @@ KEYS = """
 """
 
 
-def test_a_broker_tells_everything_that_rocketmq_tells(figures, store):
+async def test_a_broker_tells_everything_that_rocketmq_tells(figures, store):
     info = runtime_info(figures)
     wanted = {*KEYS.split(), f"commitLogDiskRatio_{store.root / 'commitlog'}"}
     assert wanted <= info.keys()
@@ -277,7 +279,7 @@ def test_a_broker_tells_everything_that_rocketmq_tells(figures, store):
     assert info.keys() - wanted == of_5x
 
 
-def test_a_fresh_broker_tells_figures_that_tools_can_read(figures):
+async def test_a_fresh_broker_tells_figures_that_tools_can_read(figures):
     info = runtime_info(figures)
     for key in ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferedTps", "getTransferredTps"):
         assert info[key] == "0.0 0.0 0.0"
@@ -289,7 +291,7 @@ def test_a_fresh_broker_tells_figures_that_tools_can_read(figures):
     assert info["commitLogMinOffset"] == info["commitLogMaxOffset"] == "0"
 
 
-def test_the_figures_follow_what_happens(figures, stores, store, statistics):
+async def test_the_figures_follow_what_happens(figures, stores, store, statistics):
     (result,) = put(store, b"hello")
     statistics.throughput.stored(1, result.size, 3.0)
     statistics.throughput.stored(3, 300, 7.9)
@@ -313,19 +315,19 @@ def test_the_figures_follow_what_happens(figures, stores, store, statistics):
     assert info["commitLogMaxOffset"] == str(result.size)
 
 
-def test_what_is_counted_elsewhere_is_in_the_figures(figures, statistics):
+async def test_what_is_counted_elsewhere_is_in_the_figures(figures, statistics):
     statistics.sources.append(lambda: statistics.throughput.stored(9, 1, 0.0))
     assert runtime_info(figures)["msgPutTotalTodayNow"] == "9"
 
 
-def test_delayed_messages_are_told_with_the_end_of_their_queue(figures, store):
+async def test_delayed_messages_are_told_with_the_end_of_their_queue(figures, store):
     put(store, b"a", b"b", topic="SCHEDULE_TOPIC_XXXX", queue_id=2)
     info = runtime_info(figures)
     assert info["scheduleMessageOffset_1"] == "5,0"
     assert info["scheduleMessageOffset_3"] == "0,2"
 
 
-def test_the_disk_is_told(figures, stores):
+async def test_the_disk_is_told(figures, stores):
     stores.disk.used = 0.37
     info = runtime_info(figures)
     assert info["commitLogDiskRatio"] == info["consumeQueueDiskRatio"] == "0.37"
@@ -333,9 +335,14 @@ def test_the_disk_is_told(figures, stores):
     assert info["commitLogDirCapacity"].endswith("iB.")
 
 
-def test_requests_that_wait_are_told(store, statistics, live, now):
+async def test_requests_that_wait_are_told(parts):
     waiting = {"send": (3, 250), "endTransaction": (1, 9)}
-    info = RuntimeInfo(store, statistics, live, now, DelayOffsetTable, lambda kind: waiting.get(kind, (0, 0)))
+    info = RuntimeInfo(
+        parts.context,
+        delay_offsets=DelayOffsetTable,
+        backlog=lambda kind: waiting.get(kind, (0, 0)),
+        timers=None,
+    )
     table = info.collect()
     assert table["sendThreadPoolQueueSize"] == "3"
     assert table["sendThreadPoolQueueHeadWaitTimeMills"] == "250"
@@ -357,16 +364,16 @@ def test_requests_that_wait_are_told(store, statistics, live, now):
         (2**75, "32768.0 EiB"),
     ],
 )
-def test_a_size_is_told_as_rocketmq_tells_it(size, text):
+async def test_a_size_is_told_as_rocketmq_tells_it(size, text):
     assert size_text(size) == text
 
 
-def test_a_duration_is_told_as_rocketmq_tells_it():
+async def test_a_duration_is_told_as_rocketmq_tells_it():
     assert duration_text(((25 * 60 + 2) * 60 + 3) * 1000 + 999) == "[ 1 days, 1 hours, 2 minutes, 3 seconds ]"
     assert duration_text(-5) == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
 
 
-def test_a_counter_can_be_viewed_over_a_minute_an_hour_and_a_day(figures, stores, statistics):
+async def test_a_counter_can_be_viewed_over_a_minute_an_hour_and_a_day(figures, stores, statistics):
     statistics.add(TOPIC_PUT_NUMS, "T", 60, 30)
     stores.clock.advance(10)
     statistics.sample(stores.clock.millis)
@@ -376,13 +383,13 @@ def test_a_counter_can_be_viewed_over_a_minute_an_hour_and_a_day(figures, stores
     assert (view.stats_hour.sum, view.stats_day.sum) == (0, 0)
 
 
-def test_a_counter_that_never_was_cannot_be_viewed(figures):
+async def test_a_counter_that_never_was_cannot_be_viewed(figures):
     with pytest.raises(ServerError) as caught:
         figures(RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsData(TOPIC_PUT_NUMS, "U"))
     assert caught.value.remark == "The stats <TOPIC_PUT_NUMS> <U> not exist"
 
 
-def test_delay_offsets_are_told_by_level(figures):
+async def test_delay_offsets_are_told_by_level(figures):
     assert figures(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{"1":5,"3":0}}'
 
 
@@ -390,12 +397,9 @@ def test_delay_offsets_are_told_by_level(figures):
 
 
 @pytest.fixture
-def ask(store, topics, groups, offsets, clients, statistics, live, now):
-    progress = Progress(store, topics, offsets, clients, statistics, live)
-    table = ProgressProcessors(progress, topics, groups, offsets, now, lambda: "192.0.2.1:10911").table()
-
+def ask(parts):
     def ask(code, header):
-        return table[code](PEER, Command.request(code, header))
+        return parts.processors[code](PEER, Command.request(code, header))
 
     return ask
 
@@ -424,7 +428,7 @@ def go_online(clients, group, *topics):
     clients.heartbeat(PEER, HeartbeatData(client_id="c", consumer_data_set=[consumer]), T0)
 
 
-def test_the_ends_of_all_queues_to_write_to_are_told(stores, store, topics, topic_stats):
+async def test_the_ends_of_all_queues_to_write_to_are_told(stores, store, topics, topic_stats):
     make_topic(topics, read=4, write=2)
     put(store, b"a", b"b")
     stores.clock.advance(5)
@@ -434,10 +438,10 @@ def test_the_ends_of_all_queues_to_write_to_are_told(stores, store, topics, topi
         queue_of("T", 0): TopicOffset(min_offset=0, max_offset=5, last_update_timestamp=T0 + 5000),
         queue_of("T", 1): TopicOffset(min_offset=0, max_offset=0, last_update_timestamp=0),
     }
-    assert len(store.queues) == 1  # asking makes none
+    assert len(store.queues.of_topic("T")) == 1  # asking makes none
 
 
-def test_a_queue_whose_messages_are_gone_says_so(stores, store, topics, topic_stats):
+async def test_a_queue_whose_messages_are_gone_says_so(stores, store, topics, topic_stats):
     make_topic(topics)
     put(store, b"x" * 3000, b"y" * 3000)
     put(store, b"z" * 3000, topic="U")
@@ -454,18 +458,18 @@ def test_a_queue_whose_messages_are_gone_says_so(stores, store, topics, topic_st
         (RequestCode.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpan("T", "g")),
     ],
 )
-def test_a_topic_that_does_not_exist_is_17(ask, code, header):
+async def test_a_topic_that_does_not_exist_is_17(ask, code, header):
     with pytest.raises(TopicNotFound) as caught:
         ask(code, header)
     assert caught.value.remark == "topic[T] not exist"
 
 
-def test_a_request_names_the_field_that_it_lacks(ask):
+async def test_a_request_names_the_field_that_it_lacks(ask):
     with pytest.raises(MissingField, match="topic"):
         ask(RequestCode.GET_TOPIC_STATS_INFO, None)
 
 
-def test_a_topic_that_claims_billions_of_queues_does_not_stop_the_broker(
+async def test_a_topic_that_claims_billions_of_queues_does_not_stop_the_broker(
     monkeypatch, topics, offsets, topic_stats, consume_stats, spans
 ):
     monkeypatch.setattr(progress_module, "MAX_LISTED_QUEUES", 50)
@@ -478,7 +482,7 @@ def test_a_topic_that_claims_billions_of_queues_does_not_stop_the_broker(
     assert topic_stats("T").offset_table == {}
 
 
-def test_a_group_is_told_how_far_it_is_in_each_queue_to_read(stores, store, topics, offsets, consume_stats):
+async def test_a_group_is_told_how_far_it_is_in_each_queue_to_read(stores, store, topics, offsets, consume_stats):
     make_topic(topics, read=2, write=1)
     for body in (b"0", b"1", b"2", b"3", b"4"):
         put(store, body)
@@ -490,7 +494,7 @@ def test_a_group_is_told_how_far_it_is_in_each_queue_to_read(stores, store, topi
     }
 
 
-def test_without_a_topic_all_that_a_group_has_offsets_of_are_told(topics, offsets, consume_stats):
+async def test_without_a_topic_all_that_a_group_has_offsets_of_are_told(topics, offsets, consume_stats):
     for name in ("T", "U", "V"):
         make_topic(topics, name)
     offsets.commit("g", "T", 0, 3)
@@ -503,13 +507,13 @@ def test_without_a_topic_all_that_a_group_has_offsets_of_are_told(topics, offset
     assert {queue.topic for queue in consume_stats("g", None, "T;V;gone").offset_table} == {"T", "V"}
 
 
-def test_an_unknown_group_or_topic_has_an_empty_table(topics, consume_stats):
+async def test_an_unknown_group_or_topic_has_an_empty_table(topics, consume_stats):
     make_topic(topics)
     assert consume_stats("nobody") == ConsumeStats(consume_tps=0.0, offset_table={})
     assert consume_stats("nobody", "gone").offset_table == {}
 
 
-def test_topics_that_an_online_group_does_not_subscribe_are_left_out(topics, offsets, clients, consume_stats):
+async def test_topics_that_an_online_group_does_not_subscribe_are_left_out(topics, offsets, clients, consume_stats):
     for name in ("T", "U"):
         make_topic(topics, name)
         offsets.commit("g", name, 0, 1)
@@ -518,7 +522,7 @@ def test_topics_that_an_online_group_does_not_subscribe_are_left_out(topics, off
     assert consume_stats("g", "T").offset_table == {}
 
 
-def test_the_rates_of_all_topics_are_added_up(stores, topics, offsets, statistics, consume_stats):
+async def test_the_rates_of_all_topics_are_added_up(stores, topics, offsets, statistics, consume_stats):
     for name, count in (("T", 20), ("U", 10)):
         make_topic(topics, name)
         offsets.commit("g", name, 0, 1)
@@ -541,7 +545,7 @@ async def test_all_groups_are_told_at_once(store, topics, groups, offsets, ask):
     offsets.commit("unknown", "T", 0, 0)
     response = await ask(RequestCode.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStats())
     body = ConsumeStatsList.decode(response.body)
-    assert body.broker_addr == "192.0.2.1:10911"
+    assert body.broker_addr == "10.0.0.1:10911"
     by_group = {group: stats for element in body.consume_stats_list for group, stats in element.items()}
     assert len(body.consume_stats_list) == len(by_group) == len(groups)
     assert by_group["TOOLS_CONSUMER"] == []
@@ -596,7 +600,7 @@ def put_three(stores, store):
     stores.clock.advance(7)
 
 
-def test_the_times_of_a_queue_are_those_of_its_messages(stores, store, topics, offsets, spans):
+async def test_the_times_of_a_queue_are_those_of_its_messages(stores, store, topics, offsets, spans):
     make_topic(topics, write=2)
     put_three(stores, store)
     offsets.commit("g", "T", 0, 2)
@@ -610,7 +614,7 @@ def test_the_times_of_a_queue_are_those_of_its_messages(stores, store, topics, o
     assert second.delay_time == 0
 
 
-def test_a_group_that_has_read_everything_waits_for_nothing(stores, store, topics, offsets, spans):
+async def test_a_group_that_has_read_everything_waits_for_nothing(stores, store, topics, offsets, spans):
     make_topic(topics)
     put_three(stores, store)
     offsets.commit("g", "T", 0, 3)
@@ -618,14 +622,14 @@ def test_a_group_that_has_read_everything_waits_for_nothing(stores, store, topic
     assert (span.consume_time_stamp, span.delay_time) == (T0 + 2000, 0)
 
 
-def test_a_group_that_has_not_begun_waits_for_the_first_message(stores, store, topics, spans):
+async def test_a_group_that_has_not_begun_waits_for_the_first_message(stores, store, topics, spans):
     make_topic(topics)
     put_three(stores, store)
     (span,) = spans("fresh")
     assert (span.consume_time_stamp, span.delay_time) == (T0, 10_000)
 
 
-def test_a_time_is_told_in_the_time_zone_of_the_broker():
+async def test_a_time_is_told_in_the_time_zone_of_the_broker():
     local = time.localtime(1_700_000_000)
     assert time_text(1_700_000_000_685) == time.strftime("%Y-%m-%d#%H:%M:%S:685", local)
     assert time_text(-1).endswith(":59:999")
@@ -660,7 +664,7 @@ async def test_queues_whose_messages_are_all_gone_are_deleted(stores, store, cle
     response = await clean(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
     assert response.code == 0
     ends = {queue.topic: queue.max_offset for queue in store.queues}
-    assert ends == {"old": 0, "SCHEDULE_TOPIC_XXXX": 1, "both": 2, "empty": 0}
+    assert ends == {"old": 0, "SCHEDULE_TOPIC_XXXX": 1, "both": 2, "empty": 0, TIMER_TOPIC: 0}
     assert not (store.root / "consumequeue" / "old" / "0").exists()
     # and it can be used again
     assert put(store, b"new", topic="old")[0].queue_offset == 0
@@ -675,10 +679,10 @@ async def test_queues_without_a_topic_are_deleted(store, topics, clean, deleted)
     response = await clean(RequestCode.CLEAN_UNUSED_TOPIC)
     assert response.code == 0
     assert deleted == ["unused"]
-    assert {queue.topic for queue in store.queues} == set(kept)
+    assert {queue.topic for queue in store.queues} == {*kept, TIMER_TOPIC}
 
 
-def test_expired_files_are_deleted_at_any_hour(stores, store, clean):
+async def test_expired_files_are_deleted_at_any_hour(stores, store, clean):
     put(store, *[b"x" * 3000] * 3)
     stores.sync_all(store)
     stores.clock.advance(73 * 3600 + time.time() - stores.clock())  # files are as old as their last change

@@ -24,7 +24,7 @@ async def made(tmp_path):
         parts.topics.update(TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1))
         for _ in range(6):
             await parts.send(bytes(1000))
-        return parts, Protection(parts.store, parts.groups, parts.clients, parts.offsets, parts.live)
+        return parts, Protection(parts.context, parts.tables)
 
     yield making
     for parts in open_parts:

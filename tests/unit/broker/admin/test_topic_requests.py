@@ -10,6 +10,8 @@ import pytest
 from pyromq.broker.admin.topic_requests import MAX_QUEUES, ConsumptionProcessors, GroupProcessors, TopicProcessors
 from pyromq.broker.clients.connected import Clients
 from pyromq.broker.config import BrokerConfig, BrokerRole, LiveConfig
+from pyromq.broker.context import Tables
+from pyromq.broker.filters.consumer_filters import Filters
 from pyromq.broker.groups import GroupTable
 from pyromq.broker.kept_files import BrokerState
 from pyromq.broker.offsets.consumer_offsets import ConsumerOffsets
@@ -62,7 +64,14 @@ class Broker:
             delete_queues=self.queues_deleted.append,
         )
         groups = GroupProcessors(self.groups, self.offsets, live, saved=self.state.groups.saved)
-        consumption = ConsumptionProcessors(self.offsets, self.clients, lambda: "192.0.2.1:10911")
+        tables = Tables(
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            filters=Filters(live, lambda: NOW),
+            clients=self.clients,
+        )
+        consumption = ConsumptionProcessors(tables, "192.0.2.1:10911")
         self.table = topics.table() | groups.table() | consumption.table()
 
     async def settle(self, topic):

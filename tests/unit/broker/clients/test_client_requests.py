@@ -10,8 +10,10 @@ from pyromq.broker.clients.connected import Clients
 from pyromq.broker.clients.queue_locks import QueueLocks
 from pyromq.broker.clients.requests import ClientProcessors, LockProcessors
 from pyromq.broker.config import BrokerConfig, LiveConfig
+from pyromq.broker.context import Tables
 from pyromq.broker.filters.consumer_filters import Filters
 from pyromq.broker.groups import GroupTable
+from pyromq.broker.offsets.consumer_offsets import ConsumerOffsets
 from pyromq.broker.topics import TopicTable
 from pyromq.errors import BrokerError, MissingField, RemoteProtocolError
 from pyromq.protocol.bodies import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionGroupConfig
@@ -72,9 +74,16 @@ class Scene:
         self.topics = TopicTable(live, self.clock)
         self.groups = GroupTable(live, self.clock)
         self.filters = Filters(live, self.clock)
+        tables = Tables(
+            topics=self.topics,
+            groups=self.groups,
+            offsets=ConsumerOffsets(),
+            filters=self.filters,
+            clients=self.clients,
+        )
         self.clients.emptied = self.filters.unregister
         self.processors = {
-            **ClientProcessors(self.clients, self.topics, self.groups, self.filters, live, self.clock).table(),
+            **ClientProcessors(live, self.clock, tables).table(),
             **LockProcessors(QueueLocks(), self.clock).table(),
         }
         self.connection = connection()

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from tests.unit.broker.message_kit import Parts, Peer, pull_request
 
-from pyromq.broker.admin.lookup_requests import LookupProcessors
 from pyromq.broker.config import BrokerConfig
-from pyromq.broker.filters.bitmaps import FilterBits
 from pyromq.filter.bloom import mask_of
 from pyromq.protocol.bodies import QueryConsumeQueueResponseBody
 from pyromq.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
@@ -36,7 +34,6 @@ class Bits(Parts):
     def __init__(self, folder, config=CONFIG) -> None:
         super().__init__(folder, config, consume_queue_ext=True, consume_queue_ext_file_size=4096)
         self.topics.update(TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4))
-        self.store.bitmaps = FilterBits(self.filters, self.live).of_topic
 
     def beat(self, group: str, text: str, version: int = 1, kind: str = "SQL92") -> None:
         wanted = SubscriptionData(topic="orders", sub_string=text, sub_version=version, expression_type=kind)
@@ -66,8 +63,7 @@ class Bits(Parts):
 
     def shown(self, group: str | None = None) -> tuple[str | None, list[ConsumeQueueData]]:
         request = Command.request(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueue("orders", 0, 0, 10, group))
-        lookups = LookupProcessors(self.store, self.clients, self.filters)
-        body = lookups.queue_entries(cast("Any", Peer()), request).body
+        body = cast("Any", self.processors[request.code](cast("Any", Peer()), request)).body
         assert isinstance(body, bytes)
         decoded = QueryConsumeQueueResponseBody.decode(body)
         return decoded.filter_data, list(decoded.queue_data)

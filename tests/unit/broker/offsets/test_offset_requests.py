@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.broker.message_kit import assembled
 
-from pyromq.broker.clients.connected import Clients
 from pyromq.broker.config import BrokerConfig, LiveConfig
-from pyromq.broker.offsets.consumer_offsets import NOTHING_TO_CORRECT, ConsumerOffsets
-from pyromq.broker.offsets.requests import OffsetProcessors, QueueProcessors
-from pyromq.broker.topics import TopicTable
+from pyromq.broker.offsets.consumer_offsets import NOTHING_TO_CORRECT
 from pyromq.errors import MissingField, QueryNotFound
 from pyromq.protocol import fastjson
 from pyromq.protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData, TopicConfig
@@ -39,13 +37,10 @@ class Broker:
             root=str(root), commit_log_file_size=4096, consume_queue_file_size=400, hash_slots=10, index_entries=40
         )
         self.store = MessageStore(config, clock=lambda: self.now / 1000, memory=memory)
-        self.topics = TopicTable(LIVE, lambda: NOW)
-        self.clients = Clients(lambda group, connections: None)
-        self.offsets = ConsumerOffsets()
-        self.table = (
-            OffsetProcessors(self.offsets, self.topics, self.clients, self.store).table()
-            | QueueProcessors(self.store).table()
-        )
+        self.store.open()
+        parts = assembled(LIVE, self.store, lambda: NOW)
+        self.topics, self.clients, self.offsets = parts.tables.topics, parts.tables.clients, parts.tables.offsets
+        self.table = parts.processors
 
     def ask(self, code, **fields):
         ext = {name: str(value) for name, value in fields.items()}
@@ -64,10 +59,10 @@ class Broker:
 
 
 @pytest.fixture
-def broker(tmp_path):
+async def broker(tmp_path):
     broker = Broker(tmp_path)
-    with broker.store:
-        yield broker
+    yield broker
+    broker.store.close()
 
 
 def body(reply):
@@ -78,13 +73,13 @@ def body(reply):
 # Committed offsets: 14, 15, 43
 
 
-def test_an_offset_that_was_committed_is_answered(broker):
+async def test_an_offset_that_was_committed_is_answered(broker):
     broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="T", queueId=1, commitOffset=12)
     assert broker.offset(RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup="g", topic="T", queueId=1) == 12
 
 
 @pytest.mark.scenario("broker 9.3")
-def test_a_smaller_offset_is_taken_too(broker):
+async def test_a_smaller_offset_is_taken_too(broker):
     for offset in (10, 4):
         reply = broker.ask(15, consumerGroup="g", topic="T", queueId=0, commitOffset=offset)
         assert (reply.code, reply.ext) == (0, None)
@@ -92,12 +87,12 @@ def test_a_smaller_offset_is_taken_too(broker):
 
 
 @pytest.mark.scenario("broker 9.1")
-def test_a_new_group_begins_with_the_first_of_a_few_recent_messages(broker):
+async def test_a_new_group_begins_with_the_first_of_a_few_recent_messages(broker):
     broker.put(count=10)
     assert broker.offset(14, consumerGroup="g", topic="T", queueId=0) == 0
 
 
-def test_a_new_group_begins_at_zero_of_a_queue_that_is_empty_or_does_not_exist(broker):
+async def test_a_new_group_begins_at_zero_of_a_queue_that_is_empty_or_does_not_exist(broker):
     broker.store.queue("T", 0)
     assert broker.offset(14, consumerGroup="g", topic="T", queueId=0) == 0
     assert broker.offset(14, consumerGroup="g", topic="T", queueId=1) == 0
@@ -106,7 +101,7 @@ def test_a_new_group_begins_at_zero_of_a_queue_that_is_empty_or_does_not_exist(b
 
 
 @pytest.mark.scenario("broker 9.2")
-def test_a_new_group_finds_nothing_once_the_first_messages_are_deleted(broker):
+async def test_a_new_group_finds_nothing_once_the_first_messages_are_deleted(broker):
     queue = broker.put(count=10, body=bytes(1000))
     segment = broker.store.log.drop_oldest()
     segment.delete()
@@ -117,16 +112,16 @@ def test_a_new_group_finds_nothing_once_the_first_messages_are_deleted(broker):
     assert refused.value.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
 
-def test_a_new_group_finds_nothing_in_a_queue_whose_first_message_is_not_in_memory_any_more(tmp_path):
+async def test_a_new_group_finds_nothing_in_a_queue_whose_first_message_is_not_in_memory_any_more(tmp_path):
     broker = Broker(tmp_path, memory=0)
-    with broker.store:
-        broker.put(count=3)
-        with pytest.raises(QueryNotFound):
-            broker.ask(14, consumerGroup="g", topic="T", queueId=0)
-        assert broker.offset(14, consumerGroup="g", topic="T", queueId=1) == 0
+    broker.put(count=3)
+    with pytest.raises(QueryNotFound):
+        broker.ask(14, consumerGroup="g", topic="T", queueId=0)
+    assert broker.offset(14, consumerGroup="g", topic="T", queueId=1) == 0
+    broker.store.close()
 
 
-def test_who_does_not_want_a_zero_gets_none(broker):
+async def test_who_does_not_want_a_zero_gets_none(broker):
     broker.put()
     with pytest.raises(QueryNotFound) as refused:
         broker.ask(14, consumerGroup="g", topic="T", queueId=0, setZeroIfNotFound="false")
@@ -134,7 +129,7 @@ def test_who_does_not_want_a_zero_gets_none(broker):
     assert broker.offset(14, consumerGroup="g", topic="T", queueId=0, setZeroIfNotFound="true") == 0
 
 
-def test_a_negative_offset_counts_as_none(broker):
+async def test_a_negative_offset_counts_as_none(broker):
     broker.ask(15, consumerGroup="g", topic="T", queueId=0, commitOffset=-1)
     with pytest.raises(QueryNotFound):
         broker.ask(14, consumerGroup="g", topic="T", queueId=0, setZeroIfNotFound="false")
@@ -155,14 +150,14 @@ def test_a_negative_offset_counts_as_none(broker):
         (314, {"srcGroup": "g"}, "destGroup"),
     ],
 )
-def test_a_request_without_a_field_that_it_needs_says_which(broker, code, fields, missing):
+async def test_a_request_without_a_field_that_it_needs_says_which(broker, code, fields, missing):
     with pytest.raises(MissingField) as refused:
         broker.ask(code, **fields)
     assert refused.value.field == missing
     assert not broker.offsets.dirty
 
 
-def test_all_offsets_are_the_content_of_their_file(broker):
+async def test_all_offsets_are_the_content_of_their_file(broker):
     broker.ask(15, consumerGroup="g", topic="T", queueId=0, commitOffset=5)
     broker.ask(15, consumerGroup="g", topic="T", queueId=1, commitOffset=6)
     reply = broker.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
@@ -172,7 +167,7 @@ def test_all_offsets_are_the_content_of_their_file(broker):
 # Queues: 29 to 32
 
 
-def test_the_ends_of_a_queue(broker):
+async def test_the_ends_of_a_queue(broker):
     queue = broker.put(count=10, body=bytes(1000))
     broker.store.log.drop_oldest().delete()
     queue.correct_min(broker.store.log.start)
@@ -180,7 +175,7 @@ def test_the_ends_of_a_queue(broker):
     assert broker.offset(RequestCode.GET_MIN_OFFSET, topic="T", queueId=0) == queue.min_offset > 0
 
 
-def test_a_queue_that_does_not_exist_has_its_ends_at_zero_and_does_not_come_to_be(broker):
+async def test_a_queue_that_does_not_exist_has_its_ends_at_zero_and_does_not_come_to_be(broker):
     assert broker.offset(30, topic="T", queueId=0, committed="true") == 0
     assert broker.offset(31, topic="T", queueId=0) == 0
     assert broker.offset(29, topic="T", queueId=0, timestamp=NOW) == 0
@@ -188,7 +183,7 @@ def test_a_queue_that_does_not_exist_has_its_ends_at_zero_and_does_not_come_to_b
     assert broker.store.queues.find("T", 0) is None
 
 
-def test_the_earliest_store_time_is_that_of_the_first_message(broker):
+async def test_the_earliest_store_time_is_that_of_the_first_message(broker):
     broker.store.queue("T", 1)
     broker.put()
     broker.now += 1000
@@ -215,7 +210,7 @@ def test_the_earliest_store_time_is_that_of_the_first_message(broker):
         ("UPPER", 9, 4),
     ],
 )
-def test_an_offset_is_searched_by_time(broker, boundary, at, offset):
+async def test_an_offset_is_searched_by_time(broker, boundary, at, offset):
     for seconds in (1, 1, 1, 3, 3):
         broker.now = NOW + seconds * 1000
         broker.put()
@@ -228,7 +223,7 @@ def test_an_offset_is_searched_by_time(broker, boundary, at, offset):
 # Corrections: 308
 
 
-def test_corrections_leave_out_groups_that_are_named_and_offsets_that_are_gone(broker):
+async def test_corrections_leave_out_groups_that_are_named_and_offsets_that_are_gone(broker):
     queue = broker.put(count=10, body=bytes(1000))
     broker.store.log.drop_oldest().delete()
     queue.correct_min(broker.store.log.start)
@@ -246,7 +241,7 @@ def test_corrections_leave_out_groups_that_are_named_and_offsets_that_are_gone(b
 
 
 @pytest.fixture
-def source(broker):
+async def source(broker):
     """A group with offsets in three topics, one of which was deleted."""
     for topic in ("T", "U"):
         broker.topics.update(TopicConfig(topic_name=topic))
@@ -267,27 +262,27 @@ def subscribe(broker, *topics):
     broker.clients.heartbeat(PEER, HeartbeatData(client_id="c", consumer_data_set=[consumer]), NOW)
 
 
-def test_the_offsets_of_one_topic_are_cloned(source):
+async def test_the_offsets_of_one_topic_are_cloned(source):
     assert clone(source, topic="T") == ["T"]
     assert source.offsets.get("target", "T", 0) == 5
 
 
 @pytest.mark.parametrize("fields", [{}, {"topic": ""}, {"topic": " "}])
-def test_without_a_topic_those_of_all_topics_that_exist_are_cloned(source, fields):
+async def test_without_a_topic_those_of_all_topics_that_exist_are_cloned(source, fields):
     assert clone(source, **fields) == ["T", "U"]
 
 
-def test_a_topic_that_the_online_group_does_not_subscribe_is_left_out(source):
+async def test_a_topic_that_the_online_group_does_not_subscribe_is_left_out(source):
     subscribe(source, "U")
     assert clone(source) == ["U"]
     assert clone(source, topic="T") == ["U"]
 
 
-def test_a_clone_for_offline_use_does_not_look_at_subscriptions(source):
+async def test_a_clone_for_offline_use_does_not_look_at_subscriptions(source):
     subscribe(source, "U")
     assert clone(source, offline="true") == ["T", "U"]
 
 
-def test_a_group_without_offsets_has_nothing_to_clone(broker):
+async def test_a_group_without_offsets_has_nothing_to_clone(broker):
     assert clone(broker) == []
     assert not broker.offsets.dirty

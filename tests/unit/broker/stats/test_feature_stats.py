@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.broker.message_kit import Parts, Peer, pull_request, request
 
-from pyromq.broker.timers.schedule import CONSUMER, ScheduleService
+from pyromq.broker.timers.schedule import CONSUMER
 from pyromq.protocol.bodies.register import TopicConfig
 from pyromq.protocol.headers import ConsumerSendMessageBack
-from pyromq.store.tags import parse_delay_levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,11 +25,6 @@ class Counted(Parts):
 
     def __init__(self, folder) -> None:
         super().__init__(folder)
-        delays = parse_delay_levels(self.store.config.delay_levels)
-        self.schedule = ScheduleService(
-            self.store, self.appends, delays, self.clock, self.stats, self.live.config.cluster_name
-        )
-        self.stats.sources.append(self.sends.count)
         self.topics.update(TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4))
 
     async def send_back(self, topic: str, **fields: Any) -> None:

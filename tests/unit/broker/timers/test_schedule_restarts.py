@@ -7,9 +7,6 @@ import asyncio
 import pytest
 from tests.unit.broker.message_kit import Parts
 
-from pyromq.broker.timers.schedule import ScheduleService
-from pyromq.store.tags import parse_delay_levels
-
 MINUTE, HOUR = 60_000, 3_600_000
 
 
@@ -23,8 +20,6 @@ def start(tmp_path):
         if before is not None:
             before.close()
         parts = Parts(tmp_path, delay_levels=levels)
-        delays = parse_delay_levels(levels)
-        parts.schedule = ScheduleService(parts.store, parts.appends, delays, parts.clock, parts.stats, "DefaultCluster")
         if before is not None:
             parts.now = before.now
             parts.schedule.load(before.schedule.snapshot())

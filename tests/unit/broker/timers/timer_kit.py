@@ -5,14 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.unit.broker.message_kit import STORE_HOST, Parts, Peer, request
+from tests.unit.broker.message_kit import Parts, Peer, request
 
 from pyromq.broker.config import BrokerConfig
-from pyromq.broker.timers.checkpoint import TimerCheckpoint
-from pyromq.broker.timers.delivery import TimerService
-from pyromq.broker.timers.parking import TimerParking
-from pyromq.broker.timers.recalls import RecallProcessor
-from pyromq.broker.timers.upkeep import TimerUpkeep
 from pyromq.protocol.bodies.register import TopicConfig
 from pyromq.protocol.headers import RecallMessage
 
@@ -33,17 +28,9 @@ class TimerParts(Parts):
         self.now = now or self.now
         self._settings = (store, config)
         self.topics.update(TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4))
-        self.timers = TimerService(self.store, self.appends, self.stats, self.live, self.clock)
-        self.parking = TimerParking(self.live, self.timers.congestion)
-        self.sends._timers = self.parking
-        self.checkpoint = TimerCheckpoint(folder)
-        self.upkeep = TimerUpkeep(self.timers, self.store, self.live, self.clock, self.checkpoint)
+        self.timers, self.upkeep = self.broker.timers, self.broker.timer_upkeep
+        self.checkpoint = self.upkeep._checkpoint
         self.upkeep.load()
-        recalls = RecallProcessor(
-            *(self.store, self.appends, self.topics, self.parking, self.stats, self.live, self.clock),
-            store_host=STORE_HOST,
-        )
-        self.processors |= recalls.table()
 
     async def deliver(self) -> None:
         """Let the timers do all there is to do at this time."""

@@ -455,7 +455,7 @@ async def test_a_round_ends_after_a_minute(parts, producer, monkeypatch):
 async def test_a_decision_of_the_same_turn_is_known_to_the_round(parts, producer):
     half = await parts.prepare()
     parts.now += INTERVAL
-    parts.ends.end(Peer(), end_request(half.offset, half.physical, COMMIT))
+    parts.processors[37](Peer(), end_request(half.offset, half.physical, COMMIT))
     await parts.check_back.round()
     assert producer.asked == []
     assert parts.seen == [b"paid"]

@@ -144,8 +144,8 @@ async def test_many_ends_in_one_turn_are_one_write_and_each_op_record_follows_it
     parts.store.log.write = counting
     peer = Peer()
     for half in halves:
-        parts.ends.end(peer, end_request(half.offset, half.physical, COMMIT))
-    parts.ends.end(peer, end_request(halves[0].offset, halves[0].physical, ROLLBACK))
+        parts.processors[37](peer, end_request(half.offset, half.physical, COMMIT))
+    parts.processors[37](peer, end_request(halves[0].offset, halves[0].physical, ROLLBACK))
     await asyncio.sleep(0)
     parts.store.log.write = write
     assert writes == 1

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from tests.unit.broker.message_kit import STORE_HOST, Parts, Peer, request, send_request
+from tests.unit.broker.message_kit import Parts, Peer, request, send_request
 
-from pyromq.broker.transactions.check_back import CheckBack
-from pyromq.broker.transactions.end_transaction import TransactionProcessors
-from pyromq.broker.transactions.half_queue import GROUP, HalfQueue
+from pyromq.broker.transactions.half_queue import GROUP
 from pyromq.errors import ConnectionLost
 from pyromq.protocol.bodies import HeartbeatData
 from pyromq.protocol.bodies.heartbeat import ProducerData
@@ -66,18 +64,8 @@ class Transactions(Parts):
         self._settings = settings
         if saved is not None:
             self.offsets.load(saved)
-        self.halves = HalfQueue(self.store, self.appends, self.offsets, self.clock, STORE_HOST)
+        self.halves, self.check_back = self.broker.halves, self.broker.check_back
         self.halves.load()
-        self.ends = TransactionProcessors(
-            *(self.store, self.appends, self.halves, self.topics, self.stats, self.live, self.clock),
-            placed=self.sends.placed,
-            store_host=STORE_HOST,
-        )
-        self.processors |= self.ends.table()
-        self.check_back = CheckBack(
-            *(self.store, self.appends, self.halves, self.topics, self.clients, self.live, self.clock),
-            store_host=STORE_HOST,
-        )
 
     def again(self, *, saved: ConsumerOffsetTable | None = None, crash: bool = False) -> Transactions:
         """The same store after a restart, or a crash; with the offsets as they are, or as they were saved before."""

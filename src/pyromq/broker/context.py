@@ -1,0 +1,48 @@
+"""What processors and services are given: two groups of what lies below them. None of these knows a processor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyromq.store import MessageStore
+
+    from .appends import Appends
+    from .clients.connected import Clients
+    from .config import LiveConfig
+    from .filters.consumer_filters import Filters
+    from .groups import GroupTable
+    from .offsets.consumer_offsets import ConsumerOffsets
+    from .stats.statistics import Statistics
+    from .topics import TopicTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """What the broker knows of topics and of those who use them."""
+
+    topics: TopicTable
+    groups: GroupTable
+    offsets: ConsumerOffsets
+    filters: Filters
+    clients: Clients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the broker works with.
+
+    `clock` gives epoch milliseconds. `address` is what clients are told, `store_host` the bytes that stand for it in
+    every message.
+    """
+
+    live: LiveConfig
+    clock: Callable[[], int]
+    store: MessageStore
+    appends: Appends
+    stats: Statistics
+    address: str
+    store_host: bytes
