@@ -75,7 +75,8 @@ async def bench_send(
         began = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for _ in range(min(at_once, count)):
-                group.create_task(_send(producer, topic, bytes(size), left, pace, times, failures), name="bench send")
+                sending = _send(producer, topic, bytes(size), left=left, pace=pace, times=times, failures=failures)
+                group.create_task(sending, name="bench send")
         seconds = time.perf_counter() - began
     if failures:
         session.note(f"{len(failures)} failed, the first: {failures[0]}")
@@ -87,6 +88,7 @@ async def _send(
     producer: Producer,
     topic: str,
     body: bytes,
+    *,
     left: Iterator[int],
     pace: Pace,
     times: list[float],

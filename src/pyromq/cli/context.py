@@ -42,6 +42,7 @@ async def add(
     session: Session,
     name: ContextArgument,
     address: Annotated[str, typer.Option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers, by ';'.")],
+    *,
     access_key: Annotated[str | None, typer.Option("--access-key", metavar="KEY", help="Who asks.")] = None,
     secret_key: Annotated[
         str | None,

@@ -89,6 +89,7 @@ async def list_dead_letters(
 async def show(
     session: Session,
     group: Group,
+    *,
     begin: Begin = None,
     end: End = None,
     tag: Tag = None,
@@ -119,6 +120,7 @@ async def show(
 async def redrive_letters(
     session: Session,
     group: Group,
+    *,
     ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only these; may be repeated.")] = None,
     begin: Begin = None,
     end: End = None,

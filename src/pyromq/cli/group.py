@@ -193,6 +193,7 @@ async def describe(session: Session, group: Group, cluster: ClusterName = None) 
 async def create(
     session: Session,
     group: Group,
+    *,
     cluster: ClusterName = None,
     brokers: Brokers = None,
     consume: Consume = None,
@@ -209,7 +210,17 @@ async def create(
 
     Example: pyromq group create billing --retry-max 5
     """
-    fields = _fields(consume, from_min, broadcast, orderly, notify, retry_queues, retry_max, broker_id, slow_broker_id)
+    fields = _fields(
+        consume=consume,
+        from_min=from_min,
+        broadcast=broadcast,
+        orderly=orderly,
+        notify=notify,
+        retry_queues=retry_queues,
+        retry_max=retry_max,
+        broker_id=broker_id,
+        slow_broker_id=slow_broker_id,
+    )
     if not session.agreed(f"create group {group}"):
         return None
     config = msgspec.structs.replace(SubscriptionGroupConfig(group_name=group), **fields)
@@ -221,6 +232,7 @@ async def create(
 async def update(
     session: Session,
     group: Group,
+    *,
     cluster: ClusterName = None,
     brokers: Brokers = None,
     consume: Consume = None,
@@ -237,7 +249,17 @@ async def update(
 
     Example: pyromq group update billing --no-consume
     """
-    fields = _fields(consume, from_min, broadcast, orderly, notify, retry_queues, retry_max, broker_id, slow_broker_id)
+    fields = _fields(
+        consume=consume,
+        from_min=from_min,
+        broadcast=broadcast,
+        orderly=orderly,
+        notify=notify,
+        retry_queues=retry_queues,
+        retry_max=retry_max,
+        broker_id=broker_id,
+        slow_broker_id=slow_broker_id,
+    )
     if not fields:
         raise CommandFailed("say what to change: --consume, --retry-max, …", Exit.USAGE)
     known = await session.admin.groups.config(group, cluster)
@@ -290,6 +312,7 @@ async def mode(
     group: Group,
     topic: Topic,
     to: Annotated[Mode, typer.Argument(metavar="MODE", help="How its members get messages: pull or pop.")],
+    *,
     share: Annotated[
         int,
         typer.Option("--share", metavar="N", min=0, help="With pop: how many others share its queues; 0 is all."),
@@ -322,6 +345,7 @@ async def _online(session: Session, group: str, question: Awaitable[Listing[Any]
 
 
 def _fields(
+    *,
     consume: Switch,
     from_min: Switch,
     broadcast: Switch,

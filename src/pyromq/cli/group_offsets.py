@@ -46,6 +46,7 @@ class OffsetRow:
 async def reset(
     session: Session,
     group: Group,
+    *,
     topics: Topics = None,
     to_time: Annotated[str | None, typer.Option("--to-time", metavar="TIME", help=f"Since then: {FORMS}.")] = None,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The first message that is there.")] = False,

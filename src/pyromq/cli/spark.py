@@ -100,6 +100,7 @@ def run(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A program: FILE.py or FILE.sql.", exists=True, dir_okay=False)
     ],
+    *,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="For the program; name=value for SQL.")
     ] = None,

@@ -161,6 +161,7 @@ def _shares(members: list[str], queues: Sequence[Any]) -> list[tuple[str, tuple[
 async def create(
     session: Session,
     topic: Topic,
+    *,
     cluster: ClusterName = None,
     brokers: Brokers = None,
     read_queues: ReadQueues = None,
@@ -198,6 +199,7 @@ async def create(
 async def update(
     session: Session,
     topic: Topic,
+    *,
     cluster: ClusterName = None,
     brokers: Brokers = None,
     read_queues: ReadQueues = None,

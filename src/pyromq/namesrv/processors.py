@@ -100,7 +100,10 @@ class BrokerProcessors:
         if registration.address not in self._tables.live:
             logger.info(
                 "broker registered name=%s id=%d addr=%s cluster=%s topics=%d",
-                *(registration.broker_name, registration.broker_id, registration.address, registration.cluster),
+                registration.broker_name,
+                registration.broker_id,
+                registration.address,
+                registration.cluster,
                 len(registration.topics),
             )
         config = self._settings.config

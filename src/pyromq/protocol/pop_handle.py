@@ -95,8 +95,14 @@ def decode_handle(text: str) -> PopHandle:
         start, pop_time, invisible_time, revive_queue, mark, broker_name, queue_id, *more = parts
         numbers = [parse_int(64, part) for part in (start, pop_time, invisible_time, *more[:1])]
         return PopHandle(
-            *(numbers[0], numbers[1], numbers[2], parse_int(32, revive_queue)),
-            *(mark, broker_name, parse_int(32, queue_id), numbers[3] if more else None),
+            start_offset=numbers[0],
+            pop_time=numbers[1],
+            invisible_time=numbers[2],
+            revive_queue=parse_int(32, revive_queue),
+            mark=mark,
+            broker_name=broker_name,
+            queue_id=parse_int(32, queue_id),
+            queue_offset=numbers[3] if more else None,
         )
     except ValueError:
         raise RemoteProtocolError(f"not a handle of a popped message: {text[:100]!r}") from None

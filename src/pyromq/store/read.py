@@ -114,7 +114,7 @@ class Reader:
             found = self._tested_together(queue, offset, max_count, entries, match)
             if found is not None:
                 return found
-        return self._collect(queue, offset, max_count, entries, tags, match, units)
+        return self._collect(queue, offset, max_count, entries, tags=tags, match=match, units=units)
 
     def get_runs(self, queue: ConsumeQueue, offset: int, max_count: int) -> GetResult:
         """As `get` without a filter, for who sends the records on: those that lie side by side may be one slice."""
@@ -188,9 +188,14 @@ class Reader:
         if found is None:
             return None
         count, slices = found
-        size = sum(map(len, slices))
         return GetResult(
-            *(GetStatus.FOUND, QueueOffset(offset + count), queue.min_offset, queue.max_offset, slices, count, size)
+            GetStatus.FOUND,
+            QueueOffset(offset + count),
+            queue.min_offset,
+            queue.max_offset,
+            slices,
+            count,
+            sum(map(len, slices)),
         )
 
     def _tested_together(
@@ -252,6 +257,7 @@ class Reader:
         offset: int,
         max_count: int,
         entries: bytes,
+        *,
         tags: Callable[[int], bool] | None,
         match: Callable[[memoryview], bool] | None,
         units: Callable[[ExtUnit], bool] | None,

@@ -137,13 +137,22 @@ def _running_lines(info: ConsumerRunningInfo) -> Iterator[str]:
         yield _OFFSET.format(queue.topic, queue.broker_name, queue.queue_id, text)
     yield from ("", "", "#Consumer RT&TPS#")
     yield _RATES_HEADINGS.format(
-        *("#Topic", "#Pull RT", "#Pull TPS", "#Consume RT"),
-        *("#ConsumeOK TPS", "#ConsumeFailed TPS", "#ConsumeFailedMsgsInHour"),
+        "#Topic",
+        "#Pull RT",
+        "#Pull TPS",
+        "#Consume RT",
+        "#ConsumeOK TPS",
+        "#ConsumeFailed TPS",
+        "#ConsumeFailedMsgsInHour",
     )
     for topic, status in sorted(info.status_table.items()):
         yield _RATES.format(
             topic,
-            *(status.pull_rt, status.pull_tps, status.consume_rt, status.consume_ok_tps, status.consume_failed_tps),
+            status.pull_rt,
+            status.pull_tps,
+            status.consume_rt,
+            status.consume_ok_tps,
+            status.consume_failed_tps,
             status.consume_failed_msgs,
         )
     yield from ("", "", "#User Consume Info#")

@@ -201,9 +201,13 @@ async def stats_of_all(session: Session, args: argparse.Namespace) -> None:
     found = await stats_all(session.admin, args.t or None, active=args.a, system=True)
     print(
         _STATS.format(
-            *["#Topic"],
+            "#Topic",
             "#Consumer Group",
-            *["#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour"],
+            "#Accumulation",
+            "#InTPS",
+            "#OutTPS",
+            "#InMsg24Hour",
+            "#OutMsg24Hour",
         )
     )
     for row in found.rows:

@@ -62,6 +62,7 @@ async def export(
     session: Session,
     topic: Topic,
     file: ToFile,
+    *,
     to: AsForm = None,
     begin: Begin = None,
     end: End = None,

@@ -39,6 +39,7 @@ Last = Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Th
 async def list_messages(
     session: Session,
     topic: Topic,
+    *,
     begin: Begin = None,
     end: End = None,
     queue: Queue = None,
@@ -107,6 +108,7 @@ class Count:
 async def count_messages(
     session: Session,
     topic: Topic,
+    *,
     begin: Begin = None,
     end: End = None,
     queue: Queue = None,
@@ -162,6 +164,7 @@ def _what(message: MessageExt, by: By | None, topic: str) -> list[str]:
 async def tail(
     session: Session,
     topic: Topic,
+    *,
     tag: Tag = None,
     sql: SqlOption = None,
     where: Where = None,
@@ -203,6 +206,7 @@ async def tail(
 async def consume(
     session: Session,
     topic: Topic,
+    *,
     group: Annotated[
         str | None, typer.Option("-g", "--group", metavar="GROUP", help="As a member of it: its offsets move on.")
     ] = None,

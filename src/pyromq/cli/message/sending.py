@@ -56,6 +56,7 @@ async def send(
     session: Session,
     topic: Topic,
     body: Annotated[str | None, typer.Argument(metavar="BODY", help="The body.", show_default=False)] = None,
+    *,
     tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Its tag.")] = None,
     key: Annotated[list[str] | None, typer.Option("-k", "--key", metavar="KEY", help="May be repeated.")] = None,
     properties: Annotated[

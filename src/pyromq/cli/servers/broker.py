@@ -33,6 +33,7 @@ def broker(
     properties: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings that win over all others.")
     ] = None,
+    *,
     config_file: Annotated[
         Path | None,
         typer.Option("-c", "--configFile", help="Properties file; changes at run time are written back to it."),

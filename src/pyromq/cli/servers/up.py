@@ -57,6 +57,7 @@ def up(
     properties: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the broker and the name server.")
     ] = None,
+    *,
     data: Annotated[Path, typer.Option(metavar="DIR", help="Where to keep everything.")] = Path(".pyromq"),
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="Keep everything in a temporary directory, and delete it in the end.")

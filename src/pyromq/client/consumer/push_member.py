@@ -178,7 +178,7 @@ class Consuming:
                 self._offsets,
                 self._tasks,
                 self.reply,
-                self._locks.lock if self._locks else None,
+                relock=self._locks.lock if self._locks else None,
                 iterate=self._iterated,
                 max_concurrency=settings.max_concurrency,
                 batch=settings.batch,

@@ -229,7 +229,12 @@ class QueueReader:
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(
                 "%s: offset %d is outside of %s (%d to %d); going on at %d",
-                *(self._group, offset, self.queue, result.min_offset, result.max_offset, result.next_offset),
+                self._group,
+                offset,
+                self.queue,
+                result.min_offset,
+                result.max_offset,
+                result.next_offset,
             )
         if not self.process_queue.count and self.position != self._next:
             # Nothing of all that is for us, and nothing before it is left: it is behind us.

@@ -206,18 +206,24 @@ def _entries_at(data: mmap.mmap, begin: int, end: int, count: int) -> int | None
     shift = size % step  # entries reach up to the end of the file
     entries: NDArray[np.void] = np.ndarray((size // step,), _ENTRY_TYPE, data, shift)
     usual = (index_size(_DEFAULT_SLOTS, 0) - shift) // step
-    if usual + count < len(entries) and _fits(entries, data, shift, usual, begin, end, count):
+    if usual + count < len(entries) and _fits(entries, data, shift, usual, (begin, end), count):
         return int(usual * step + shift)
     offsets = entries["offset"]
     likely = np.flatnonzero((offsets[1 : len(offsets) - count + 1] == begin) & (offsets[count:] == end))
     if len(likely) > _MOST_PLACES:
         return None
-    places = [at for at in likely.tolist() if _fits(entries, data, shift, at, begin, end, count)]
+    places = [at for at in likely.tolist() if _fits(entries, data, shift, at, (begin, end), count)]
     return int(places[0] * step + shift) if len(places) == 1 else None
 
 
-def _fits(entries: NDArray[np.void], data: mmap.mmap, shift: int, at: int, begin: int, end: int, count: int) -> bool:
-    """Whether the entries may begin with the `at`-th stretch of an entry's size."""
+def _fits(
+    entries: NDArray[np.void], data: mmap.mmap, shift: int, at: int, messages: tuple[int, int], count: int
+) -> bool:
+    """Whether the entries may begin with the `at`-th stretch of an entry's size.
+
+    `messages` is where those of the first and the last entry lie.
+    """
+    begin, end = messages
     slots, rest = divmod(at * entries.itemsize + shift - INDEX_HEADER.size, INDEX_SLOT.size)
     if rest or slots < 1 or entries["offset"][at + 1] != begin or entries["offset"][at + count] != end:
         return False

@@ -77,7 +77,15 @@ class Arrivals:
         if address is not None:
             wire = self._link.on_wire(queue)
             header = PullMessage(
-                *(self._group, wire.topic, wire.queue_id, end, 1, SUBSCRIPTION | _SUSPEND, 0, int(_HELD_FOR * 1000), 0),
+                consumer_group=self._group,
+                topic=wire.topic,
+                queue_id=wire.queue_id,
+                queue_offset=end,
+                max_msg_nums=1,
+                sys_flag=SUBSCRIPTION | _SUSPEND,
+                commit_offset=0,
+                suspend_timeout_millis=int(_HELD_FOR * 1000),
+                sub_version=0,
                 subscription="*",
                 expression_type="TAG",
             )

@@ -272,7 +272,15 @@ class _Asking:
         """The code of the answer, what it says, and the records. Asks again while brokers are away."""
         wire = self._link.on_wire(queue)
         header = PullMessage(
-            *(self._group, wire.topic, wire.queue_id, offset, count, SUBSCRIPTION, 0, 0, 0),
+            consumer_group=self._group,
+            topic=wire.topic,
+            queue_id=wire.queue_id,
+            queue_offset=offset,
+            max_msg_nums=count,
+            sys_flag=SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            sub_version=0,
             subscription=self._expression,
             expression_type=self._kind,
         )
