@@ -33,7 +33,7 @@ from pyromq.protocol.bodies.conversion import convert
 
 from ..disk import Disk
 from ..format import CONFIG
-from .json_text import pretty
+from .json_text import Ready, entry, map_of, pretty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -56,6 +56,8 @@ class JsonFile:
         self._disk = disk or Disk()
         # Whether the file itself can be read; None if nobody looked yet.
         self._is_sound: bool | None = None
+        # Whether `load` found a file that says nothing, and no `.bak` that does: something was there once.
+        self.was_emptied = False
 
     def __repr__(self) -> str:
         return f"<JsonFile {self.path}>"
@@ -83,9 +85,11 @@ class JsonFile:
                 self._is_sound = True
                 return value
         try:
-            return _read(self.backup, use)
+            saved = _read(self.backup, use)
         except RemoteProtocolError as exc:
             raise StoreError(f"neither {self.path} nor {self.backup} can be used: {exc}") from exc
+        self.was_emptied = saved is None and (self.path.exists() or self.backup.exists())
+        return saved
 
     def save(self, table: Mapping[str, Any]) -> None:
         """`write` the text of `table`; integer keys stand without quotes. StoreError if it has no text."""
@@ -170,6 +174,9 @@ class BodyFile(Generic[BodyT]):
         self._body_type = body_type
         self._derived = derived
         self._known: Table = {}
+        # The entries of maps of bodies, by member and key, as they were written last: what each was made of, its plain
+        # value and its text. Of thousands of topics one changes at a time; the others need not be made texts again.
+        self._entries: dict[str, dict[str, tuple[object, Any, str]]] = {}
 
     def __repr__(self) -> str:
         return f"<BodyFile {self.path}>"
@@ -178,9 +185,15 @@ class BodyFile(Generic[BodyT]):
     def path(self) -> Path:
         return self._file.path
 
+    @property
+    def was_emptied(self) -> bool:
+        """Whether `load` found a file without content, and no `.bak` with any."""
+        return self._file.was_emptied
+
     def load(self) -> BodyT:
         """What the file says; an empty body if there is none. StoreError if neither it nor its `.bak` can be used."""
         loaded = self._file.load_as(lambda table: (table, convert(self._body_type, table)))
+        self._entries = {}
         if loaded is None:
             self._known = {}
             return self._body_type()
@@ -193,8 +206,32 @@ class BodyFile(Generic[BodyT]):
 
     def text(self, body: BodyT) -> bytes:
         """What `save` would write. Whoever goes on changing the tables in `body` takes this, and writes in a thread."""
-        self._known = _merged(body, self._known)
-        return self._file.text(self._known)
+        known = dict(self._known)
+        texts: dict[str, Ready] = {}
+        for field in _fields(type(body)):
+            name, value = field.encode_name, getattr(body, field.name)
+            if name not in known and _is_default(field, value):
+                continue
+            if isinstance(value, dict) and any(isinstance(item, msgspec.Struct) for item in value.values()):
+                known[name], texts[name] = self._written(name, value, known.get(name))
+            else:
+                known[name] = _merged(value, known.get(name))
+        self._known = dict(sorted(known.items()))
+        return self._file.text(self._known | texts)
+
+    def _written(self, name: str, value: Mapping[str, Any], known: Any) -> tuple[Table, Ready]:
+        """A map of bodies as plain values, and its text."""
+        last = self._entries.get(name, {})
+        known = known if isinstance(known, dict) else {}
+        entries = {}
+        for key, item in value.items():
+            made = last.get(key)
+            if made is None or made[0] is not item:
+                plain = _merged(item, known.get(key))
+                made = item, plain, entry(plain)
+            entries[key] = made
+        self._entries[name] = entries
+        return {key: made[1] for key, made in entries.items()}, map_of({key: made[2] for key, made in entries.items()})
 
     def write(self, text: bytes) -> None:
         """As `JsonFile.write`."""

@@ -24,6 +24,25 @@ _encode = msgspec.json.Encoder().encode
 _INTEGERS = {int}
 
 
+class Ready(str):
+    """Text that stands for a value as it is."""
+
+    __slots__ = ()
+
+
+def entry(value: object) -> str:
+    """The text of an entry of a map that is itself a member of the outermost object."""
+    return _text(value, "\n\t\t")
+
+
+def map_of(entries: Mapping[str, str]) -> Ready:
+    """A member of the outermost object that is a map, out of the texts of its entries."""
+    if not entries:
+        return Ready("{}")
+    members = ",".join([f"\n\t\t{_scalar(key)}:{text}" for key, text in entries.items()])
+    return Ready(f"{{{members}\n\t}}")
+
+
 def pretty(table: Mapping[str, Any]) -> bytes:
     """The text of `table`; members come in the order of the mapping, those that are None not at all.
 
@@ -51,7 +70,7 @@ def _text(value: object, line: str) -> str:
     if isinstance(value, list | tuple):
         deeper = line + "\t"
         return f"[{','.join(deeper + _text(item, deeper) for item in value)}{line}]" if value else "[]"
-    return _scalar(value)
+    return value if isinstance(value, Ready) else _scalar(value)
 
 
 def _scalar(value: object) -> str:
