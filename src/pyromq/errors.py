@@ -26,6 +26,7 @@ PyroMQError
     ├── CorruptRecord           bytes that are no record: `offset`, `reason`
     ├── OffsetOutOfRange        no message there, or not any more
     ├── MessageRefused          a message that no store may hold; nothing was written
+    ├── NotSaved                a file of settings could not be written; the change was taken back
     └── StoreNotWritable        closed, disk full, or a disk that failed; says which
 """
 
@@ -409,6 +410,16 @@ class OffsetOutOfRange(StoreError):
 
 class MessageRefused(StoreError):
     """A message that the store may not hold: too long, or with parts that a record has no room for."""
+
+
+class NotSaved(StoreError):
+    """A file of settings could not be written, so the change was taken back: `file`, `reason`."""
+
+    def __init__(self, file: str, reason: object) -> None:
+        said = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
+        super().__init__(f"{file} could not be written: {said}; nothing was changed")
+        self.file = file
+        self.reason = reason
 
 
 class StoreNotWritable(StoreError):

@@ -11,7 +11,7 @@ from pyromq.protocol.bodies import OffsetMovedEvent
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.record import MessageRecord
 from pyromq.settings.saved_file import SavedFile
-from pyromq.store.config import FlushDiskType, StoreConfig
+from pyromq.store.config import StoreConfig
 from pyromq.store.metadata.json_files import consumer_filters_file, delay_offsets_file
 from pyromq.store.tags import parse_delay_levels
 
@@ -25,6 +25,7 @@ from .clients.consumer_calls import ConsumerCallProcessors, RebalanceNotices
 from .clients.queue_locks import QueueLocks
 from .clients.requests import ClientProcessors, LockProcessors
 from .context import Context, Tables
+from .durability import DurabilityGate
 from .filters.bitmaps import FilterBits
 from .filters.consumer_filters import Filters
 from .groups import GroupTable
@@ -35,6 +36,7 @@ from .offsets.requests import OffsetProcessors, QueueProcessors
 from .offsets.server_side_resets import ServerSideResets
 from .pop.assembly import PopParts
 from .pull import PullProcessor
+from .rediscovery import rediscover
 from .registration import Registration
 from .registration_requests import RegistrationRequests
 from .request_reply import ReplyProcessor
@@ -102,18 +104,17 @@ class Parts:
             filters=Filters(live, clock),
             clients=Clients(self.notices.post),
         )
+        requests = RegistrationRequests(live, tables.topics, address=address, ha_address=ha_address)
+        self.registration = Registration(client, live, requests, tables.topics.set_order_topics)
+        self.state = BrokerState(store.root, live, tables.topics, tables.groups, tables.offsets, store.disk)
+        self.gate = DurabilityGate(store, self.state, tables.topics, tables.groups, self.registration.settle)
         stats = Statistics(clock())
-        self._appends = Appends(
-            store,
-            self._arrived,
-            stats.throughput,
-            sync_flush=store.config.flush is FlushDiskType.SYNC_FLUSH,
-            sync_flush_timeout=store.config.sync_flush_timeout / 1000,
-        )
+        self._appends = Appends(store, self.gate, self._arrived, stats.throughput)
         context = self.context = Context(
             live=live,
             clock=clock,
             store=store,
+            gate=self.gate,
             appends=self._appends,
             stats=stats,
             address=address,
@@ -123,8 +124,6 @@ class Parts:
             store.bitmaps = FilterBits(tables.filters, live).of_topic
 
         # What runs by itself.
-        requests = RegistrationRequests(live, tables.topics, address=address, ha_address=ha_address)
-        self.registration = Registration(client, live, requests, tables.topics.set_order_topics)
         self.schedule = ScheduleService(context, parse_delay_levels(store.config.delay_levels))
         self.timers = TimerService(context)
         self.timer_upkeep = TimerUpkeep(context, self.timers, TimerCheckpoint(store.root))
@@ -133,11 +132,12 @@ class Parts:
 
         # What is kept in files.
         self._settings_file = SavedFile(Path(live.config.config_path))
-        self.state = BrokerState(store.root, live, tables.topics, tables.groups, tables.offsets)
         self.state.keep(
-            delay_offsets_file(store.root), self.schedule.kept, lambda: live.config.delay_offset_flush_interval
+            delay_offsets_file(store.root, store.disk),
+            self.schedule.kept,
+            lambda: live.config.delay_offset_flush_interval,
         )
-        self.state.keep(consumer_filters_file(store.root), tables.filters)
+        self.state.keep(consumer_filters_file(store.root, store.disk), tables.filters)
 
         # What serves requests. The others that do are known by their table alone.
         parking = TimerParking(live, self.timers.congestion)
@@ -157,8 +157,8 @@ class Parts:
 
         # Who hears of what.
         tables.clients.emptied = tables.filters.unregister
-        tables.topics.changed = self._topic_changed
-        tables.groups.changed = self.state.groups_changed
+        tables.topics.changed = self.gate.topic_changed
+        tables.groups.changed = self.gate.group_changed
 
     def _table(self, parking: TimerParking) -> dict[int, Processor]:
         """Who serves which request."""
@@ -172,14 +172,10 @@ class Parts:
         info = RuntimeInfo(context, delay_offsets=delay_offsets, backlog=self._backlog, timers=timers)
         transactions = TransactionProcessors(context, tables.topics, self.halves, placed=self.sends.placed)
         topics = TopicProcessors(
-            tables.topics,
-            live,
-            settled=self._topic_settled,
-            saved=self.state.topics.saved,
-            delete_queues=self._delete_queues,
+            tables.topics, live, settled=self.gate.topics_settled, delete_queues=self._delete_queues
         )
         groups = GroupProcessors(
-            tables.groups, tables.offsets, live, saved=self.state.groups.saved, deleted=self._group_deleted
+            tables.groups, tables.offsets, live, saved=self.gate.groups_saved, deleted=self._group_deleted
         )
         return {
             **self.sends.table(),
@@ -189,7 +185,7 @@ class Parts:
             **self.pulls.table(),
             **self._pops.processors,
             **ReplyProcessor(context, tables).table(),
-            **ClientProcessors(live, clock, tables).table(),
+            **ClientProcessors(live, clock, tables, self.gate.acknowledged).table(),
             **LockProcessors(QueueLocks(), clock).table(),
             **ConsumerCallProcessors(context, tables).table(),
             **OffsetProcessors(store, tables).table(),
@@ -207,6 +203,7 @@ class Parts:
     def load(self) -> None:
         """Take over what an earlier broker left in the store. StoreError if some of it cannot be used."""
         self.state.load()
+        rediscover(self._store, self.state, self.tables.topics, self.tables.groups)
         self.halves.load()
         if self._live.config.timer_wheel:
             self.timer_upkeep.load()
@@ -274,13 +271,12 @@ class Parts:
         """Store what has arrived and answer all who wait: pulls at once, senders when their messages are on disk."""
         self.stop_waiting()
         self._appends.flush()
-        if self._store.config.flush is FlushDiskType.SYNC_FLUSH:
-            # Those who were first to wait are the first to be answered.
-            await asyncio.wait([asyncio.wrap_future(self._store.flushed())], timeout=timeout)
+        await self.gate.finish(timeout)
 
     async def close(self) -> None:
         """Keep all that is known for the next start. Everything has come to an end before this."""
         self._appends.flush()
+        await self.gate.close()
         if self._live.config.timer_wheel:
             await self.timer_upkeep.close()
         flushed = asyncio.wrap_future(self._store.flushed())
@@ -314,7 +310,7 @@ class Parts:
 
     def _backlog(self, kind: str) -> tuple[int, int]:
         """Requests that wait. Only sends do, for the disk; everything else is answered in the turn that reads it."""
-        return (self._appends.waiting if kind == "send" else 0, 0)
+        return (self.gate.waiting if kind == "send" else 0, 0)
 
     def _offset_moved(self, group: str, topic: str, queue_id: int, asked: int, given: int) -> None:
         """Leave a note for operators: a consumer asked for messages that are not there (any more)."""
@@ -329,13 +325,6 @@ class Parts:
             store_host=self.context.store_host,
         )
         self._appends.put(self._store.queue(OFFSET_MOVED, 0), (record,), lambda results: None, wait=False)
-
-    def _topic_changed(self, topic: str | None) -> None:
-        self.state.topics_changed(topic)
-        self.registration.announce()
-
-    async def _topic_settled(self, topic: str) -> None:
-        await asyncio.gather(self.state.topics.saved(), self.registration.register_topic(topic))
 
     def _settings_changed(self, keys: list[str]) -> None:
         self._store.reconfigure(self._live.settings[StoreConfig])

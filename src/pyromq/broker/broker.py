@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from pyromq.remoting import CloseReason, Connection
     from pyromq.settings import Settings
+    from pyromq.store.disk import Disk
 
 logger = logging.getLogger(__name__)
 
@@ -46,10 +47,11 @@ class Broker(Service):
     It must be run in the folder of its store alone; a second one is refused.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        """ConfigError for settings that no broker can have."""
+    def __init__(self, settings: Settings, *, disk: Disk | None = None) -> None:
+        """ConfigError for settings that no broker can have. `disk` is what its store is kept on, for tests."""
         check_settings(settings)
         self._live = LiveConfig(settings)
+        self._disk = disk
         self._ports: Ports | None = None
         self._parts: Parts | None = None
         self._connection_closed = asyncio.Event()
@@ -84,38 +86,44 @@ class Broker(Service):
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         """Serve until cancelled; every task starts and ends in here. Calls `listening` once it is registered.
 
-        ConfigError when a port is taken, StoreError when the store cannot be opened.
+        ConfigError when a port is taken, StoreError when the store cannot be opened, or in the end if its disk failed.
         """
         settings = self._live.settings
         config = settings[BrokerConfig]
         tls = settings[TlsConfig]
         apply_log_levels(settings[LogConfig])
         ip = await _resolved(config.broker_ip1)
-        store = MessageStore(settings[StoreConfig])
+        store = MessageStore(settings[StoreConfig], disk=self._disk)
         problem = why_not_writable(store.root)
         if problem is not None:
             raise StoreError(f"storePathRootDir {store.root} cannot be written: {problem}")
-        async with contextlib.AsyncExitStack() as life:
-            await _open(store)
-            life.callback(store.close)
-            life.push_async_callback(self._save_state)
-            client = await life.enter_async_context(RemotingClient(settings[ClientConfig], tls=tls))
-            ports = Ports(settings[BrokerServerConfig], config.ha_listen_port, self, tls)
-            self._ports = await life.enter_async_context(ports)
-            parts = Parts(
-                self._live,
-                store,
-                client,
-                _now,
-                address=self.address,
-                ha_address=join_address(config.broker_ip2, ports.ha_port),
-                store_host=encode_host(ip, ports.port),
-            )
-            parts.load()
-            self._parts = parts
-            ports.serve(parts.processors)
-            self._say_where(ports)
-            await self._serve(parts, ports, listening)
+        try:
+            async with contextlib.AsyncExitStack() as life:
+                await _open(store)
+                life.callback(store.close)
+                life.push_async_callback(self._save_state)
+                client = await life.enter_async_context(RemotingClient(settings[ClientConfig], tls=tls))
+                ports = Ports(settings[BrokerServerConfig], config.ha_listen_port, self, tls)
+                self._ports = await life.enter_async_context(ports)
+                parts = Parts(
+                    self._live,
+                    store,
+                    client,
+                    _now,
+                    address=self.address,
+                    ha_address=join_address(config.broker_ip2, ports.ha_port),
+                    store_host=encode_host(ip, ports.port),
+                )
+                parts.load()
+                self._parts = parts
+                ports.serve(parts.processors)
+                self._say_where(ports)
+                await self._serve(parts, ports, listening)
+        except asyncio.CancelledError:
+            if store.flusher.error is not None:
+                # It was stopped, and went on reading until then; but nobody may take this for a clean end.
+                raise StoreError(f"a flush of {store.root} failed: {store.flusher.error}") from store.flusher.error
+            raise
 
     async def _serve(self, parts: Parts, ports: Ports, listening: Callable[[], None] | None) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .appends import Appends
     from .clients.connected import Clients
     from .config import LiveConfig
+    from .durability import DurabilityGate
     from .filters.consumer_filters import Filters
     from .groups import GroupTable
     from .offsets.consumer_offsets import ConsumerOffsets
@@ -36,12 +37,13 @@ class Context:
     """What the broker works with.
 
     `clock` gives epoch milliseconds. `address` is what clients are told, `store_host` the bytes that stand for it in
-    every message.
+    every message. What is acknowledged passes `gate`.
     """
 
     live: LiveConfig
     clock: Callable[[], int]
     store: MessageStore
+    gate: DurabilityGate
     appends: Appends
     stats: Statistics
     address: str

@@ -1,6 +1,6 @@
 """Subscription groups: how each consumer group may consume.
 
-The table is memory only; `state` keeps it in subscriptionGroup.json. docs/spec/broker.md 8.3.
+The table is memory only; `kept_files` keeps it in subscriptionGroup.json. docs/spec/broker.md 8.3.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyromq.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 
 from .topics import is_legal_name, next_version
+from .unsaved import Unsaved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +38,7 @@ class GroupTable:
     """All subscription groups by name; they need not have consumers, and producer groups are not among them.
 
     `changed` is called after each change with the group's name. `dirty` is set by each change; whoever saves the table
-    clears it.
+    clears it. Changes that cannot be saved are taken back.
     """
 
     def __init__(self, live: LiveConfig, clock: Callable[[], int]) -> None:
@@ -49,6 +50,7 @@ class GroupTable:
         self.data_version = DataVersion(timestamp=clock())
         self.changed: Callable[[str], None] | None = None
         self.dirty = False
+        self._unsaved: Unsaved[SubscriptionGroupConfig] = Unsaved()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -82,13 +84,16 @@ class GroupTable:
 
     def update(self, config: SubscriptionGroupConfig) -> None:
         """Set a group, whatever it was before."""
+        self._unsaved.note(config.group_name, self._groups.get(config.group_name))
         self._groups[config.group_name] = config
         self._moved_on(config.group_name)
 
     def delete(self, group: str) -> bool:
         """Forget a group. False if there is none."""
-        if self._groups.pop(group, None) is None:
+        known = self._groups.pop(group, None)
+        if known is None:
             return False
+        self._unsaved.note(group, known)
         self._forbidden.pop(group, None)
         self._moved_on(group)
         return True
@@ -103,6 +108,27 @@ class GroupTable:
         self.dirty = True
 
     # The file, and what peers copy
+
+    def is_new(self, group: str) -> bool:
+        """Whether a group was made so recently that subscriptionGroup.json does not have it yet."""
+        return self._unsaved.is_new(group)
+
+    def writing(self) -> None:
+        """The table as it is now is on its way to the file."""
+        self._unsaved.begin()
+
+    def written(self) -> None:
+        self._unsaved.written()
+
+    def take_back(self) -> None:
+        """The file cannot be written: groups become again what it has of them."""
+        for name, before in self._unsaved.failed().items():
+            if before is None:
+                self._groups.pop(name, None)
+            else:
+                self._groups[name] = before
+            logger.warning("group %s is again what subscriptionGroup.json says", name)
+        self._bump()
 
     def snapshot(self) -> SubscriptionGroupWrapper:
         """The table as it is now. It does not change any more, so another thread may have it."""

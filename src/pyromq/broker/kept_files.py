@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
+from pyromq.errors import NotSaved, StoreError
 from pyromq.protocol.bodies import Body
 from pyromq.store.metadata.json_files import consumer_offsets_file, groups_file, topics_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyromq.store.disk import Disk
@@ -40,61 +42,119 @@ class Table(Protocol[BodyT]):
     def load(self, saved: BodyT, /) -> None: ...
 
 
+class Settings(Table[BodyT], Protocol[BodyT]):
+    """A table of what somebody set. A change that cannot be saved is taken back: whoever asked for it is refused."""
+
+    def writing(self) -> None: ...
+
+    def written(self) -> None: ...
+
+    def take_back(self) -> None: ...
+
+
+# Called with None once it is saved, or with the reason why it is not.
+Told = Callable[[Exception | None], None]
+
+
 class KeptFile(Generic[BodyT]):
     """A file that follows a table: at most one write at a time, and the newest content is the last to be written.
 
-    A write that fails is logged, not raised, and the table stays dirty: what was asked for is in effect, and the next
-    `save_soon` tries again.
+    One write serves all who wait for it. One that fails is logged and told to them; a table of settings takes its
+    changes back then, any other one stays dirty and is written by the next `save_soon`.
     """
 
     def __init__(self, file: BodyFile[BodyT], table: Table[BodyT]) -> None:
         self._file = file
         self._table = table
+        self._settings = cast("Settings[BodyT]", table) if hasattr(table, "take_back") else None
         self._writing: asyncio.Future[None] | None = None
+        # Those who wait for the write that is under way, and for the one after it.
+        self._told: list[Told] = []
+        self._next: list[Told] = []
 
     def __repr__(self) -> str:
         return f"<KeptFile {self._file.path}>"
 
+    @property
+    def path(self) -> Path:
+        return self._file.path
+
+    @property
+    def was_emptied(self) -> bool:
+        """Whether the file was there at the start and said nothing, and neither did its `.bak`."""
+        return self._file.was_emptied
+
     def load(self) -> None:
         """Fill the table. StoreError if neither the file nor its `.bak` can be used."""
         self._table.load(self._file.load())
+
+    def write_again(self) -> None:
+        """Have the file written although nothing changed: what is there now is of no use."""
+        self._table.dirty = True
 
     def save_soon(self) -> None:
         """Begin to write the table if it is dirty. If a write is under way, that is followed by another one."""
         if self._writing is None and self._table.dirty:
             self._begin()
 
-    async def saved(self) -> None:
-        """Return once all changes until now are in the file, surviving a power failure, or could not be written."""
+    def when_saved(self, told: Told) -> None:
+        """Call `told` once all changes until now are in the file, surviving a power failure, or cannot be."""
         self.save_soon()
-        # The write under way may have begun before the last change; the one after it has not.
-        for _ in range(2):
-            if self._writing is None:
-                return
-            await asyncio.wait([self._writing])
+        if self._writing is None:
+            told(None)
+        elif self._table.dirty:
+            # The write under way began before the last change.
+            self._next.append(told)
+        else:
+            self._told.append(told)
+
+    async def saved(self) -> None:
+        """Return once all changes until now are in the file. NotSaved if they could not be written."""
+        outcome: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+
+        def told(error: Exception | None) -> None:
+            if not outcome.done():  # nobody was cancelled while waiting
+                outcome.set_result(error)
+
+        self.when_saved(told)
+        error = await outcome
+        if error is not None:
+            raise NotSaved(self._file.path.name, error) from error
 
     def _begin(self) -> None:
         self._table.dirty = False
+        if self._settings is not None:
+            self._settings.writing()
+        self._told, self._next = self._next, []
         writing = asyncio.get_running_loop().run_in_executor(None, self._file.save, self._table.snapshot())
         writing.add_done_callback(self._ended)
         self._writing = writing
 
     def _ended(self, writing: asyncio.Future[None]) -> None:
         self._writing = None
-        error = writing.exception()
+        told, self._told = self._told, []
+        error = asyncio.CancelledError() if writing.cancelled() else writing.exception()
         if error is None:
-            self.save_soon()
+            if self._settings is not None:
+                self._settings.written()
         else:
-            logger.error("%s not written: %s; trying again", self._file.path, error)
+            logger.error("%s not written: %s", self._file.path, error)
+            if self._settings is not None:
+                self._settings.take_back()
             self._table.dirty = True
+        if self._next or (error is None and self._table.dirty):
+            # What was taken back is tried again by the next `save_soon` at the latest.
+            self.save_soon()
+        failure = error if error is None or isinstance(error, Exception) else StoreError("the broker is stopping")
+        for tell in told:
+            tell(failure)
 
 
 class BrokerState:
     """All kept files of a broker. `load` before anything is served, `run` while it is, `close` when it is not any more.
 
-    Topics and groups are saved when they change: `topics_changed` and `groups_changed` are to be called then. Offsets,
-    of which there are too many changes, are saved every `offset_flush_interval`, with whatever else is still dirty and
-    has no pause of its own.
+    Topics and groups are saved when they change, by the durability gate. Offsets, of which there are too many changes,
+    are saved every `offset_flush_interval`, with whatever else is still dirty and has no pause of its own.
     """
 
     def __init__(
@@ -131,12 +191,6 @@ class BrokerState:
         for file in self._files:
             file.load()
 
-    def topics_changed(self, topic: str | None = None) -> None:
-        self.topics.save_soon()
-
-    def groups_changed(self, group: str | None = None) -> None:
-        self.groups.save_soon()
-
     async def run(self) -> None:
         """Save what is dirty every now and then, until cancelled."""
         apart = [file for file, _ in self._pauses]
@@ -148,7 +202,10 @@ class BrokerState:
 
     async def close(self) -> None:
         """Save everything. Nothing is written any more once this returns, if the tables do not change either."""
-        await asyncio.gather(*(file.saved() for file in self._files))
+        for outcome in await asyncio.gather(*(file.saved() for file in self._files), return_exceptions=True):
+            # An error was logged already; the others are to be saved whatever became of this one.
+            if isinstance(outcome, BaseException) and not isinstance(outcome, NotSaved):
+                raise outcome
 
 
 async def _save_often(files: Sequence[KeptFile[Any]], pause: Callable[[], int]) -> None:

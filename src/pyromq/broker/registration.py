@@ -96,16 +96,13 @@ class Registration:
         """Tell all name servers everything now; returns when each has answered or failed to in time."""
         await asyncio.gather(*(link.register() for link in self._links.values()))
 
-    async def register_topic(self, topic: str) -> None:
-        """Tell all name servers of one topic that was just changed; returns when each has answered or failed to.
-
-        Those that were out of reach when they were last spoken to are not waited for: `run` tries them at once.
-        """
-        await asyncio.gather(*(link.register(topic) for link in self._present()))
-
     async def settle(self) -> None:
-        """Return when each name server that is there has all topics as they are now, or failed to take them."""
-        await asyncio.gather(*(link.register() for link in self._present() if not link.up_to_date))
+        """Return when each name server that is there has all topics as they are now, or failed to take them.
+
+        It is told the topics that changed, if that is all it lacks. Those that were out of reach when they were last
+        spoken to are not waited for: `run` tries them at once.
+        """
+        await asyncio.gather(*(link.catch_up() for link in self._present() if not link.up_to_date))
 
     def announce(self) -> None:
         """Topics have changed: tell all name servers everything in a moment. Nobody waits for it."""
@@ -234,26 +231,39 @@ class _Link:
 
     # What is said
 
-    async def register(self, topic: str | None = None, *, forced: bool = True) -> None:
-        """Tell everything, or one topic where the rest is known; unless forced, only if this name server lacks it."""
+    async def register(self, *, forced: bool = True) -> None:
+        """Tell everything; unless forced, only if this name server lacks some of it."""
         deadline = self._loop.time() + self._live.config.register_timeout / 1000
         try:
             async with self._turn(deadline):
-                await self._register(topic, forced, deadline)
+                self._known = None
+                if forced or await self._differs(self._requests.version, deadline):
+                    await self._register(self._requests.register_all, deadline)
+                else:
+                    self._succeeded(self._requests.version)
         except PyroMQError as exc:
             self._failed(exc)
 
-    async def _register(self, topic: str | None, forced: bool, deadline: float) -> None:
-        requests = self._requests
-        known, self._known = self._known, None
-        version = requests.version
-        if not forced and not await self._differs(version, deadline):
-            self._succeeded(version)
-            return
-        # A topic by itself carries the version of all: said to somebody who lacks another one, that would stay lacking.
-        alone = topic is not None and known is not None and known.counter + 1 == version.counter
-        request = requests.register_topic(topic) if topic is not None and alone else requests.register_all()
-        reply = await self._invoke(request, deadline)
+    async def catch_up(self) -> None:
+        """Tell what changed since this name server was last told, or everything if that cannot be said."""
+        deadline = self._loop.time() + self._live.config.register_timeout / 1000
+        try:
+            async with self._turn(deadline):
+                if self.up_to_date:
+                    return  # by what was said while this waited for its turn
+                known, self._known = self._known, None
+                changed = None if known is None else self._requests.changed_since(known)
+                # Topics carry the version of all: said to somebody who lacks another one, that would stay lacking.
+                if changed is None:
+                    await self._register(self._requests.register_all, deadline)
+                else:
+                    await self._register(lambda: self._requests.register_topics(changed), deadline)
+        except PyroMQError as exc:
+            self._failed(exc)
+
+    async def _register(self, make: Callable[[], Command], deadline: float) -> None:
+        version = self._requests.version
+        reply = await self._invoke(make(), deadline)
         self._succeeded(version)
         self._answered(self, reply)
 

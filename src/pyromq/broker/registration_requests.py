@@ -13,6 +13,8 @@ from pyromq.protocol.headers import BrokerIdentity, RegisterBroker
 from pyromq.protocol.permissions import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyromq.protocol.bodies import DataVersion, TopicConfig
 
     from .config import LiveConfig
@@ -47,10 +49,13 @@ class RegistrationRequests:
             self._made_of = made_of
         return self._register(self._body, oneway)
 
-    def register_topic(self, topic: str) -> Command:
-        """103 with one topic, which a name server adds to what it has. With none if it is gone by now."""
-        config = self._topics.get(topic)
-        return self._register(self._encoded({} if config is None else {topic: config}), oneway=False)
+    def changed_since(self, version: DataVersion) -> Iterable[TopicConfig] | None:
+        """The topics that somebody lacks who has this version; None if they do not say all that he lacks."""
+        return self._topics.changed_since(version.counter)
+
+    def register_topics(self, topics: Iterable[TopicConfig]) -> Command:
+        """103 with some topics, which a name server adds to what it has."""
+        return self._register(self._encoded({topic.topic_name: topic for topic in topics}), oneway=False)
 
     def query_version(self) -> Command:
         """322: does the name server have another version of the topics?"""

@@ -47,6 +47,7 @@ class ReplyProcessor:
 
     def __init__(self, context: Context, tables: Tables) -> None:
         self._store = context.store
+        self._gate = context.gate
         self._appends = context.appends
         self._topics = tables.topics
         self._clients = tables.clients
@@ -113,6 +114,8 @@ class ReplyProcessor:
         # What can be read of the settings and the request is read before anything is waited for.
         store_it = config.store_reply_message
         trace = (config.region_id, config.trace_on)
+        if store_it and self._gate.holds(header.topic):
+            await self._gate.topics_settled()
         problem = await self._push(connection, request, header, queue_id)
         stored = await self._stored(connection, request, header, queue_id) if store_it else None
         if stored is None:

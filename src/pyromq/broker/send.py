@@ -23,6 +23,7 @@ from pyromq.errors import (
     LocalProtocolError,
     MessageIllegal,
     NoPermission,
+    PyroMQError,
     ServerError,
     SubscriptionGroupNotExist,
     SystemBusy,
@@ -48,7 +49,7 @@ from .topics import RETRY_PREFIX, TRANSACTION_HALF
 from .transactions.half_messages import is_half, prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyromq.protocol.bodies.register import TopicConfig
     from pyromq.protocol.command import Command
@@ -65,6 +66,8 @@ V3_4_9 = 121  # from here on clients mean it when they send maxReconsumeTimes
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 _WAIT = f"{props.WAIT}{props.NAME_VALUE_SEPARATOR}"
+_UNIQUE_KEY = f"{props.UNIQ_KEY}{props.NAME_VALUE_SEPARATOR}"
+_NEXT_UNIQUE_KEY = f"{props.ITEM_SEPARATOR}{_UNIQUE_KEY}"
 _WAIT_TRUE = f"{props.ITEM_SEPARATOR}{_WAIT}true"
 _SMALL = {str(number): number for number in range(1024)}
 _CODES = {
@@ -102,6 +105,7 @@ class SendProcessor:
 
     def __init__(self, context: Context, tables: Tables, *, delay_levels: int, timers: TimerParking) -> None:
         self._store = context.store
+        self._gate = context.gate
         self._appends = context.appends
         self._topics = tables.topics
         self._groups = tables.groups
@@ -124,18 +128,40 @@ class SendProcessor:
         }
 
     def send(self, connection: Connection, request: Command) -> Command | None:
-        if self._appends.waiting >= self._config.send_queue_capacity:
-            # The disk does not keep up. Whoever waits holds its message in memory, and there must be an end to that.
+        if self._gate.waiting >= self._config.send_queue_capacity:
+            # The disk does not keep up, and each waiting sender keeps its message in memory.
             raise SystemBusy(_OVERLOAD)
+        return self._serve(connection, request)
+
+    def _serve(self, connection: Connection, request: Command) -> Command | None:
         try:
             if request.code == RequestCode.SEND_MESSAGE_V2 and self._quick(connection, request):
                 return None
             return self._plain(connection, request)
         except BrokerError as exc:
-            # Clients look for these fields even in a refusal.
-            response = request.reply(exc.code, exc.remark)
-            response.ext = self._trace_fields()
-            return response
+            return self._refusal(request, exc.code, exc.remark)
+
+    def _refusal(self, request: Command, code: int, remark: str | None) -> Command:
+        response = request.reply(code, remark)
+        response.ext = self._trace_fields()  # clients look for these fields even here
+        return response
+
+    def _hold(self, topic: str, connection: Connection, request: Command, go_on: Callable[[], Command | None]) -> None:
+        """Go on once a topic that is new is there to stay; refuse the message if it cannot be kept."""
+
+        def settled(error: PyroMQError | None) -> None:
+            if error is None:
+                try:
+                    response = go_on()
+                except PyroMQError as exc:
+                    response = self._refusal(request, ResponseCode.SYSTEM_ERROR, str(exc))
+            else:
+                logger.warning("%s: message not stored: %s", connection.peer, error)
+                response = self._refusal(request, ResponseCode.SYSTEM_ERROR, str(error))
+            if response is not None:
+                connection.reply(request, response)
+
+        self._gate.when_settled(topic, settled)
 
     # The common case
 
@@ -227,6 +253,11 @@ class SendProcessor:
         else:
             if topic == TRANSACTION_HALF:
                 target = self._target(self._topics.ensure(TRANSACTION_HALF, 1))  # it counts there
+            if self._gate.holds(topic):  # half messages and dead letters may be the first of their topic
+                self._hold(
+                    topic, connection, request, partial(self._put, connection, request, target, record, queue, wait)
+                )
+                return
             stored = partial(self._stored, connection, request, target, queue)
         self._appends.put(self._store.queue(topic, record.queue_id), (record,), stored, wait=wait)
 
@@ -238,7 +269,11 @@ class SendProcessor:
             header = request.header(SendMessage)
         else:
             header = request.header(SendMessageV2)
-        target = self._checked_target(header, connection)
+        topic = self._checked_topic(header)
+        if self._gate.holds(header.topic):
+            self._hold(header.topic, connection, request, partial(self._serve, connection, request))
+            return None
+        target = self._target(topic)
         queue_id = header.queue_id
         if queue_id >= target.max_queues:
             raise ServerError(
@@ -273,7 +308,7 @@ class SendProcessor:
         self._put(connection, request, target, record, str(queue_id), wait)
         return None
 
-    def _checked_target(self, header: SendMessage | SendMessageV2, connection: Connection) -> _Target:
+    def _checked_topic(self, header: SendMessage | SendMessageV2) -> TopicConfig:
         """The checks of 3.1, in its order."""
         config = self._config = self._live.config
         topic = header.topic
@@ -292,7 +327,7 @@ class SendProcessor:
             )
         if known is None:
             raise TopicNotFound(f"topic[{topic}] not exist, apply first please!{FAQ}")
-        return self._target(known)
+        return known
 
     def _target(self, topic: TopicConfig) -> _Target:
         target = self._targets.get(topic.topic_name)
@@ -409,7 +444,8 @@ class SendProcessor:
             target.stored_bytes += first.size
             if request.flag & ONEWAY:
                 return
-            reply = target.replies.frame(request, first.physical_offset, queue_text.encode(), first.queue_offset)
+            place = first.physical_offset, queue_text.encode(), first.queue_offset
+            reply = target.replies.frame(request, *place, unique_key(request))
             if connection.send_reply_frame(reply):
                 return
         elif first.status in _CODES:
@@ -440,7 +476,7 @@ class SendProcessor:
         handle = recall_handle(record, self._config.broker_name)
         if first.status is _OK:
             place = first.physical_offset, queue_text.encode(), first.queue_offset
-            if connection.send_reply_frame(target.replies.frame(request, *place, handle)):
+            if connection.send_reply_frame(target.replies.frame(request, *place, unique_key(request), handle)):
                 return
         self._answer(connection, request, queue_text, results, {} if handle is None else {"recallHandle": handle})
 
@@ -455,7 +491,7 @@ class SendProcessor:
         first = results[0]
         code, remark = self._outcome(first)
         if code in _STORED_CODES:
-            response = request.reply(code)
+            response = request.reply(code, remark)
             response.ext = {
                 "MSG_REGION": self._config.region_id,
                 "TRACE_ON": "true" if self._config.trace_on else "false",
@@ -464,17 +500,19 @@ class SendProcessor:
                 "queueOffset": str(first.queue_offset),
                 **more,
             }
+            key = unique_key(request)
+            if key is not None:
+                response.ext["transactionId"] = key
         else:
             logger.warning("%s: message not stored: %s", connection.peer, first.error)
-            response = request.reply(code, remark)
-            response.ext = self._trace_fields()
+            response = self._refusal(request, code, remark)
         connection.reply(request, response)
 
     def _outcome(self, result: PutResult) -> tuple[ResponseCode, str | None]:
         """Code and remark for what the store said (3.4)."""
         code = _CODES.get(result.status)
         if code is not None:
-            return code, None
+            return code, result.error or None
         match result.status:
             case PutStatus.MESSAGE_ILLEGAL | PutStatus.PROPERTIES_SIZE_EXCEEDED:
                 remark = _ILLEGAL.format(limit=self._store.config.max_message_size)
@@ -560,6 +598,22 @@ def stamp(config: BrokerConfig) -> dict[str, str]:
     if config.trace_topic_enable:
         given |= {props.MSG_REGION: config.region_id, props.TRACE_ON: "true" if config.trace_on else "false"}
     return given
+
+
+def unique_key(request: Command) -> str | None:
+    """The key by which its producer knows the message of a send, or None."""
+    ext = request.ext
+    text = None if ext is None else ext.get("i") or ext.get("properties")
+    if not text:
+        return None
+    if text.startswith(_UNIQUE_KEY):
+        begin = len(_UNIQUE_KEY)
+    elif (at := text.find(_NEXT_UNIQUE_KEY)) >= 0:
+        begin = at + len(_NEXT_UNIQUE_KEY)
+    else:
+        return None
+    end = text.find("\x02", begin)
+    return text[begin:] if end < 0 else text[begin:end]
 
 
 def strip_wait(text: str) -> tuple[str, bool]:

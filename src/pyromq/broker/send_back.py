@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -27,7 +28,6 @@ from .timers.delay_levels import parked
 from .topics import retry_topic
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Sequence
 
     from pyromq.protocol.bodies.groups import SubscriptionGroupConfig
@@ -48,6 +48,7 @@ class SendBackProcessor:
     def __init__(self, context: Context, tables: Tables, *, delay_levels: int) -> None:
         self._store = context.store
         self._appends = context.appends
+        self._gate = context.gate
         self._topics = tables.topics
         self._groups = tables.groups
         self._stats = context.stats
@@ -57,7 +58,9 @@ class SendBackProcessor:
     def table(self) -> dict[int, Processor]:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
-    def send_back(self, connection: Connection, request: Command) -> Command | asyncio.Future[Command | None] | None:
+    def send_back(
+        self, connection: Connection, request: Command
+    ) -> Command | Coroutine[None, None, Command | None] | None:
         header = request.header(ConsumerSendMessageBack)
         group = self._groups.get(header.group)
         if group is None:
@@ -78,6 +81,9 @@ class SendBackProcessor:
             raise ServerError(f"look message by offset failed, {header.offset}") from None
         record = self._next_try(original, header, group, retry.topic_name, request.version)
         origin = original.find_property(props.RETRY_TOPIC) or original.topic
+        new = [topic for topic in (retry.topic_name, record.topic) if self._gate.holds(topic)]
+        if new or self._groups.is_new(header.group):
+            return self._when_settled(connection, request)
 
         def stored(results: Sequence[PutResult]) -> None:
             status = results[0].status
@@ -87,8 +93,15 @@ class SendBackProcessor:
             else:
                 connection.reply(request, request.reply(1, status.value))
 
-        self._appends.put(self._store.queue(record.topic, record.queue_id), (record,), stored, wait=False)
+        self._appends.put(self._store.queue(record.topic, record.queue_id), (record,), stored)
         return None
+
+    async def _when_settled(self, connection: Connection, request: Command) -> Command | None:
+        """Begin again once the topics and the group that this request has made are there to stay."""
+        await self._gate.groups_saved()
+        await self._gate.topics_settled()
+        answer = self.send_back(connection, request)
+        return await answer if isinstance(answer, Coroutine) else answer
 
     def _count(self, record: MessageRecord, size: int, origin: str) -> None:
         """A message counts for its retry topic when it is delivered there; for the dead letters it counts now."""
@@ -113,7 +126,7 @@ class SendBackProcessor:
         properties = props.parse(props.decode(original.properties))
         properties.setdefault(props.RETRY_TOPIC, original.topic)
         properties.setdefault(props.ORIGIN_MESSAGE_ID, original.offset_msg_id)
-        # Neither flush nor replica is waited for; and where it was delayed before is of no interest any more.
+        # Where it was delayed before is of no interest any more.
         for name in (props.WAIT, props.DELAY, props.REAL_TOPIC, props.REAL_QID):
             properties.pop(name, None)
         limit = group.retry_max_times

@@ -1,4 +1,4 @@
-"""The reply to a plain send, as bytes: the same for every message but for four fields, so it is filled into a form.
+"""The reply to a plain send, as bytes: the same for every message but for five fields, so it is filled into a form.
 
 A general reply is a Command with a map of text that an encoder walks through; this takes a fifth of the time. The bytes
 are those that the general way gives (tests/unit/broker/test_send_replies.py).
@@ -57,11 +57,23 @@ class SendReplies:
         )
 
     def frame(
-        self, request: Command, physical_offset: int, queue_id: bytes, queue_offset: int, handle: str | None = None
+        self,
+        request: Command,
+        physical_offset: int,
+        queue_id: bytes,
+        queue_offset: int,
+        unique_key: str | None,
+        handle: str | None = None,
     ) -> bytes:
-        """The whole frame of the reply to `request`, code 0; with the handle by which a timer can be recalled."""
+        """The whole frame of the reply to `request`, code 0.
+
+        With the message's unique key, which clients of 5.x take for the id of its transaction, and the handle by which
+        a timer can be recalled, where there are such.
+        """
         if request.serialize is SerializeType.JSON:
             more = b"" if handle is None else b',"recallHandle":%b' % msgspec.json.encode(handle)
+            if unique_key is not None:
+                more += b',"transactionId":%b' % msgspec.json.encode(unique_key)
             header = self._json % (physical_offset, queue_id, queue_offset, more, request.opaque)
             return _FRAME.pack(4 + len(header), len(header)) + header
         offset = b"%d" % queue_offset
@@ -77,6 +89,9 @@ class SendReplies:
         )
         if handle is not None:
             ext += _entry(b"recallHandle", handle.encode())
+        if unique_key is not None:
+            key = unique_key.encode()
+            ext += b"%b%b%b" % (_TRANSACTION_ID, _I32.pack(len(key)), key)
         size = _BINARY.size + len(ext)
         head = _BINARY.pack(0, _PYTHON, PROTOCOL_VERSION, request.opaque, RESPONSE, 0, len(ext))
         return b"%b%b%b" % (_FRAME.pack(4 + size, _ROCKETMQ | size), head, ext)
@@ -92,3 +107,4 @@ def _entry(name: bytes, value: bytes) -> bytes:
 
 _QUEUE_ID = _key(b"queueId")
 _QUEUE_OFFSET = _key(b"queueOffset")
+_TRANSACTION_ID = _key(b"transactionId")

@@ -1,11 +1,12 @@
 """Topics: which there are, how new ones come to be, and what their names may look like.
 
-The table is memory only; `state` keeps it in topics.json. A topic that is changed gets a new TopicConfig, so whoever
-remembers one can tell by identity that it is still the same. docs/spec/broker.md 2.
+The table is memory only; `kept_files` keeps it in topics.json. A topic that is changed gets a new TopicConfig, so one
+that was remembered can be told by identity to be still the same. docs/spec/broker.md 2.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from pyromq.errors import ServerError
 from pyromq.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from pyromq.protocol.permissions import PERM_INHERIT, PERM_READ, PERM_WRITE
 from pyromq.store.tags import SCHEDULE_TOPIC, TIMER_TOPIC
+
+from .unsaved import Unsaved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -114,7 +117,7 @@ class TopicTable:
     """All topics of a broker by name.
 
     `changed` is called after each change with the topic's name, or with None when several changed. `dirty` is set by
-    each change; whoever saves the table clears it.
+    each change; whoever saves the table clears it. Changes that cannot be saved are taken back.
     """
 
     def __init__(self, live: LiveConfig, clock: Callable[[], int]) -> None:
@@ -125,6 +128,11 @@ class TopicTable:
         self.data_version = DataVersion(timestamp=clock())
         self.changed: Callable[[str | None], None] | None = None
         self.dirty = False
+        self._unsaved: Unsaved[TopicConfig] = Unsaved()
+        # The version's counter at the last change of each topic, the newest last; and at the last change that no list
+        # of topics can tell: of a topic that went, or of what all of them permit.
+        self._change_counters: dict[str, int] = {}
+        self._untold_counter = -1
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -138,6 +146,17 @@ class TopicTable:
 
     def get(self, topic: str) -> TopicConfig | None:
         return self._topics.get(topic)
+
+    def is_new(self, topic: str) -> bool:
+        """Whether a topic was made so recently that topics.json does not have it yet."""
+        return self._unsaved.is_new(topic)
+
+    def changed_since(self, counter: int) -> list[TopicConfig] | None:
+        """The topics that changed after the version with this counter; None if that is not all that changed."""
+        if counter < self._untold_counter:
+            return None
+        names = itertools.takewhile(lambda name: self._change_counters[name] > counter, reversed(self._change_counters))
+        return [self._topics[name] for name in names]
 
     # Names
 
@@ -216,13 +235,16 @@ class TopicTable:
 
     def update(self, config: TopicConfig) -> None:
         """Set a topic, whatever it was before."""
+        self._unsaved.note(config.topic_name, self._topics.get(config.topic_name))
         self._topics[config.topic_name] = config
         self._moved_on(config.topic_name)
 
     def delete(self, topic: str) -> bool:
         """Forget a topic. False if there is none."""
-        if self._topics.pop(topic, None) is None:
+        known = self._topics.pop(topic, None)
+        if known is None:
             return False
+        self._unsaved.note(topic, known)
         self._moved_on(topic)
         return True
 
@@ -257,15 +279,38 @@ class TopicTable:
         return None if known.perm & PERM_INHERIT else replace(known, perm=_OPEN)
 
     def _moved_on(self, topic: str | None) -> None:
-        self._bump()
+        self._bump(topic)
         if self.changed is not None:
             self.changed(topic)
 
-    def _bump(self) -> None:
+    def _bump(self, topic: str | None = None) -> None:
         self.data_version = next_version(self.data_version, self._clock())
         self.dirty = True
+        if topic is not None:
+            self._change_counters.pop(topic, None)
+        if topic in self._topics:
+            self._change_counters[topic] = self.data_version.counter
+        else:
+            self._untold_counter = self.data_version.counter
 
     # The file, and what peers copy
+
+    def writing(self) -> None:
+        """The table as it is now is on its way to the file."""
+        self._unsaved.begin()
+
+    def written(self) -> None:
+        self._unsaved.written()
+
+    def take_back(self) -> None:
+        """The file cannot be written: topics become again what it has of them."""
+        for name, before in self._unsaved.failed().items():
+            if before is None:
+                self._topics.pop(name, None)
+            else:
+                self._topics[name] = before
+            logger.warning("topic %s is again what topics.json says", name)
+            self._bump(name)
 
     def snapshot(self) -> TopicConfigSerializeWrapper:
         """The table as it is now. It does not change any more, so another thread may have it."""

@@ -77,7 +77,7 @@ _NOT_WRITTEN = (PutStatus.UNKNOWN_ERROR, PutStatus.CREATE_MAPPED_FILE_FAILED)
 
 
 class PutResult(msgspec.Struct, frozen=True, gc=False):
-    """Where a message lies, if it was stored; otherwise `error` says why not."""
+    """Where a message lies, if it was stored; `error` says why not, or what is uncertain about it."""
 
     status: PutStatus
     physical_offset: int = -1
@@ -86,9 +86,9 @@ class PutResult(msgspec.Struct, frozen=True, gc=False):
     size: int = 0
     error: str = ""
 
-    def with_status(self, status: PutStatus) -> PutResult:
-        """The same place, reached in another way."""
-        return msgspec.structs.replace(self, status=status)
+    def with_status(self, status: PutStatus, reason: str) -> PutResult:
+        """The same place, with what is uncertain about it."""
+        return msgspec.structs.replace(self, status=status, error=reason)
 
 
 class Appender:

@@ -84,17 +84,17 @@ class MessageStore:
     ) -> None:
         self.config = config
         self.root = Path(config.root)
-        self._disk = disk or Disk()
+        self.disk = disk or Disk()
         self._clock = clock
         self._lock: StoreLock | None = None
         self._tags = TagsCodes(parse_delay_levels(config.delay_levels))
-        self._checkpoint = Checkpoint(self.root / CHECKPOINT, self._disk)
-        self.log = CommitLog(config.commit_log_folders, config.commit_log_file_size, self._disk)
+        self._checkpoint = Checkpoint(self.root / CHECKPOINT, self.disk)
+        self.log = CommitLog(config.commit_log_folders, config.commit_log_file_size, self.disk)
         self.queues = ConsumeQueues(
-            self.root, config.consume_queue_file_size, self._disk, ext_file_size=config.consume_queue_ext_file_size
+            self.root, config.consume_queue_file_size, self.disk, ext_file_size=config.consume_queue_ext_file_size
         )
         self.index = (
-            IndexFiles(self.root / INDEX, config.hash_slots, config.index_entries, self._disk, clock)
+            IndexFiles(self.root / INDEX, config.hash_slots, config.index_entries, self.disk, clock)
             if config.index
             else None
         )
@@ -108,9 +108,9 @@ class MessageStore:
             compatible_49=config.compatible_49,
         )
         self.flusher = Flusher(self.log, config)
-        self._upkeep = Upkeep(self.queues, self.index, self._checkpoint, self.flusher, self._disk, config)
-        self._deleted_topics = DeletedTopics(self.root, self._disk)
-        self._removal = Removal(self._disk, config.delete_interval / 1000)
+        self._upkeep = Upkeep(self.queues, self.index, self._checkpoint, self.flusher, self.disk, config)
+        self._deleted_topics = DeletedTopics(self.root, self.disk)
+        self._removal = Removal(self.disk, config.delete_interval / 1000)
         self._open = False
         # Whether the last run ended without closing; known once it is open.
         self.crashed = False
@@ -137,7 +137,7 @@ class MessageStore:
         if _CLOSED in self.refusals:
             raise StoreError("a store is opened once; make a new MessageStore")
         try:
-            self._disk.make_folder(self.root)
+            self.disk.make_folder(self.root)
         except OSError as exc:
             raise StoreError(f"cannot make {self.root}: {exc.strerror}") from exc
         self._lock = StoreLock(self.root)
@@ -152,7 +152,7 @@ class MessageStore:
                 self.index.load(crashed, self._checkpoint.index)
             # Before anything is changed: a crash in the middle of recovery is one too.
             (self.root / ABORT).write_text(str(os.getpid()))
-            self._disk.sync_folder(self.root)
+            self.disk.sync_folder(self.root)
             failpoints.hit("open.marked")
             self._recover(crashed)
             # It says what it said before; but better to learn now than in a minute that it cannot be written.
@@ -189,7 +189,7 @@ class MessageStore:
         try:
             self._upkeep.finish(self._mark())
             if self.refusals.keys() == {_CLOSED}:
-                queue_ends.save(self.root / QUEUE_ENDS, self.log.end, self.queues, self._disk)
+                queue_ends.save(self.root / QUEUE_ENDS, self.log.end, self.queues, self.disk)
                 clean = True
             failpoints.hit("close.synced")
         except (OSError, StoreError) as exc:
@@ -198,7 +198,7 @@ class MessageStore:
         try:
             if clean:
                 failpoints.hit("close.unmark")
-                self._disk.delete(self.root / ABORT)
+                self.disk.delete(self.root / ABORT)
         except OSError as exc:
             logger.error("%s not deleted: %s; the next start will recover the store", self.root / ABORT, exc)
         finally:
@@ -244,7 +244,7 @@ class MessageStore:
         failpoints.hit("open.recovered")
         self._deleted_topics.fit(self.log.start, self.log.end)
         self._upkeep.write_and_sync(self.queues)
-        self._disk.delete(ends)
+        self.disk.delete(ends)
         logger.info("commit log recovered: ends at %s, %s records dispatched", self.log.end, recovery.count)
 
     def _safe_timestamp(self) -> int:
@@ -423,7 +423,7 @@ class MessageStore:
         # Files that wait to be deleted must not be deleted under the names of new ones.
         for folder in (CONSUME_QUEUE, CONSUME_QUEUE_EXT):
             for path in self._removal.take(self.root / folder / topic):
-                self._disk.delete(path)
+                self.disk.delete(path)
         return self.queues.delete_topic(topic)
 
     def clean_now(self, rounds: int = 20) -> None:
@@ -435,8 +435,8 @@ class MessageStore:
 
         Also decides whether the disk is too full to take messages. Files of the log go in a thread, one by one.
         """
-        log_used = [self._disk.used_ratio(folder) for folder in self.config.commit_log_folders]
-        root_used = self._disk.used_ratio(self.root)
+        log_used = [self.disk.used_ratio(folder) for folder in self.config.commit_log_folders]
+        root_used = self.disk.used_ratio(self.root)
         plan = plan_cleaning(
             self.config, log_used, root_used, self.log.segments, self._clock(), by_operator=self._rounds_now > 0
         )

@@ -32,7 +32,7 @@ def new_name_server(folder, port=0):
     return NameServer(load_namesrv_settings(sets=[*files, f"listenPort={port}", "bindAddress=127.0.0.1"]))
 
 
-def new_broker(folder, *sets, namesrv_addr=None):
+def new_broker(folder, *sets, namesrv_addr=None, disk=None):
     """A broker with small files on ports of the system's choice, which leaves at once when it is asked to."""
     settings = [
         f"storePathRootDir={folder}",
@@ -47,7 +47,7 @@ def new_broker(folder, *sets, namesrv_addr=None):
         "maxIndexNum=4000",
         "drainSeconds=0",
     ]
-    return Broker(load_settings(sets=[*settings, *sets], namesrv_addr=namesrv_addr))
+    return Broker(load_settings(sets=[*settings, *sets], namesrv_addr=namesrv_addr), disk=disk)
 
 
 async def eventually(condition):

@@ -292,10 +292,13 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def running(folder, *sets, namesrv_addr=None):
+async def running(folder, *sets, namesrv_addr=None, disk=None):
     """A broker in `folder`. When it has ended, no task of it is left and its store is in order."""
     before = asyncio.all_tasks()
-    async with new_broker(folder, *sets, namesrv_addr=namesrv_addr) as broker, contextlib.AsyncExitStack() as clients:
+    async with (
+        new_broker(folder, *sets, namesrv_addr=namesrv_addr, disk=disk) as broker,
+        contextlib.AsyncExitStack() as clients,
+    ):
         config = broker._live.settings[StoreConfig]
         yield Scene(broker, clients)
     left = asyncio.all_tasks() - before - {asyncio.current_task()}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from pyromq.broker import assembly
 from pyromq.broker.config import BrokerConfig, LiveConfig
-from pyromq.errors import BrokerError, PyroMQError
+from pyromq.errors import BrokerError, NotSaved, PyroMQError
 from pyromq.protocol.command import Command
 from pyromq.protocol.frame import FrameDecoder
 from pyromq.protocol.headers import PullMessage, SendMessageV2
@@ -94,11 +95,16 @@ class Parts:
             return request.reply(exc.code, exc.remark)
         except PyroMQError as exc:
             return request.reply(1, str(exc))
-        assert not asyncio.iscoroutine(result)
+        if asyncio.iscoroutine(result):
+            result = await result
         if isinstance(result, Command):
             return result
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        # What makes a topic is answered when that is saved; a message may make two, one after the other.
+        for _ in range(2):
+            with contextlib.suppress(NotSaved):
+                await self.broker.gate.topics_settled()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
         return peer.replies[-1] if len(peer.replies) > before else None
 
     async def send(self, body: bytes, properties: str = "", *, topic: str = "orders", queue_id: int = 0) -> Command:

@@ -281,7 +281,7 @@ async def test_one_topic_is_told_alone_where_the_others_are_known(recorder):
     recording, address = await recorder()
     async with telling(address) as teller:
         teller.add("orders")
-        await teller.registration.register_topic("orders")
+        await teller.registration.settle()
         assert topics_of(recording.requests[1]).keys() == {"orders"}
         assert not recording.requests[1].is_oneway
         assert recording.known == teller.topics.data_version
@@ -290,12 +290,21 @@ async def test_one_topic_is_told_alone_where_the_others_are_known(recorder):
         assert len(recording.requests) == 2
 
 
-async def test_one_topic_is_told_with_all_others_where_one_of_them_was_missed(recorder):
+async def test_topics_that_changed_are_told_together_and_alone(recorder):
     recording, address = await recorder()
     async with telling(address, run=False) as teller:
         teller.add("missed", "orders")
-        await teller.registration.register_topic("orders")
-    assert {"missed", "orders", "TBW102"} <= topics_of(recording.requests[1]).keys()
+        await teller.registration.settle()
+    assert topics_of(recording.requests[1]).keys() == {"missed", "orders"}
+
+
+async def test_everything_is_told_where_a_topic_is_gone(recorder):
+    recording, address = await recorder()
+    async with telling(address, run=False) as teller:
+        teller.add("gone", "orders")
+        teller.topics.delete("gone")
+        await teller.registration.settle()
+    assert {"orders", "TBW102"} <= topics_of(recording.requests[1]).keys()
 
 
 async def test_a_name_server_that_failed_before_is_told_everything_at_once_and_nobody_waits_for_it(
@@ -308,7 +317,7 @@ async def test_a_name_server_that_failed_before_is_told_everything_at_once_and_n
     async with telling(sound_address, failing_address) as teller:
         failing.refuses, failing.silent = False, True
         teller.add("orders")
-        await teller.registration.register_topic("orders")
+        await teller.registration.settle()
         assert topics_of(sound.requests[1]).keys() == {"orders"}
         await failing.until(2)
     assert {"orders", "TBW102"} <= topics_of(failing.requests[1]).keys()
@@ -318,7 +327,7 @@ async def test_a_topic_that_is_gone_again_is_not_told(recorder):
     recording, address = await recorder()
     async with telling(address, run=False) as teller:
         teller.add("orders")
-        registering = asyncio.create_task(teller.registration.register_topic("orders"))
+        registering = asyncio.create_task(teller.registration.settle())
         teller.topics.delete("orders")
         await registering
     assert "orders" not in topics_of(recording.requests[1])
@@ -479,6 +488,6 @@ async def test_a_registration_that_is_cancelled_leaves_the_next_one_unharmed(rec
         await asyncio.wait([registering])
         recording.silent = False
         teller.add("orders")
-        await teller.registration.register_topic("orders")
+        await teller.registration.settle()
     # Whether it took the one that was given up is not known, so it gets everything.
     assert {"orders", "TBW102"} <= topics_of(recording.requests[2]).keys()

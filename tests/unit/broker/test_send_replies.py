@@ -24,10 +24,11 @@ V6 = bytes(range(16)) + bytes((0, 0, 42, 159))
     queue_offset=st.integers(0, 2**63 - 1),
     opaque=st.integers(-(2**31), 2**31 - 1),
     serialize=st.sampled_from(SerializeType),
+    unique_key=st.none() | st.text(max_size=40),
     handle=st.none() | st.text(max_size=20),
 )
 def test_a_form_filled_in_is_the_reply_encoded(
-    host, region, trace_on, physical, queue_id, queue_offset, opaque, serialize, handle
+    host, region, trace_on, physical, queue_id, queue_offset, opaque, serialize, unique_key, handle
 ):
     request = Command(310, opaque=opaque, serialize=serialize)
     response = request.reply()
@@ -40,5 +41,8 @@ def test_a_form_filled_in_is_the_reply_encoded(
     }
     if handle is not None:
         response.ext["recallHandle"] = handle
+    if unique_key is not None:
+        response.ext["transactionId"] = unique_key
     replies = SendReplies(host, region, trace_on)
-    assert replies.frame(request, physical, str(queue_id).encode(), queue_offset, handle) == frame.encode(response)
+    place = physical, str(queue_id).encode(), queue_offset
+    assert replies.frame(request, *place, unique_key, handle) == frame.encode(response)

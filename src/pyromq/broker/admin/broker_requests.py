@@ -23,6 +23,8 @@ from pyromq.protocol.headers import (
 from pyromq.settings import dump
 from pyromq.store.tags import SCHEDULE_TOPIC
 
+from ..rediscovery import LITE_QUEUES, holds_messages
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TOPIC_SEPARATOR = ";"
-_LITE_QUEUES = "%LMQ%"  # queues of this prefix belong to clients of another protocol, and never have a topic
 # Half messages have their queues before the topics have their entries.
 _WITHOUT_ENTRY = frozenset({SCHEDULE_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
 
@@ -194,10 +195,16 @@ class CleaningProcessors:
     async def clean_unused_topics(self, connection: Connection, request: Command) -> Command:
         logger.warning("consume queues without a topic are deleted for %s", connection.peer)
         for topic in {queue.topic: None for queue in self._store.queues}:
-            if self._topics.get(topic) is None and topic not in _WITHOUT_ENTRY and not topic.startswith(_LITE_QUEUES):
-                logger.info("queues of %s deleted: there is no such topic", topic)
-                self._delete_queues(topic)
-                await asyncio.sleep(0)
+            if self._topics.get(topic) is not None or topic in _WITHOUT_ENTRY or topic.startswith(LITE_QUEUES):
+                continue
+            start = int(self._store.log.start)
+            if any(holds_messages(queue, start) for queue in self._store.queues.of_topic(topic)):
+                # Somebody was told that they are kept. Whoever does not want them makes the topic and deletes it.
+                logger.warning("queues of %s not deleted: there is no such topic, but they hold messages", topic)
+                continue
+            logger.info("queues of %s deleted: there is no such topic", topic)
+            self._delete_queues(topic)
+            await asyncio.sleep(0)
         return request.reply()
 
     def delete_expired_files(self, connection: Connection, request: Command) -> Command:

@@ -61,14 +61,12 @@ class TopicProcessors:
         topics: TopicTable,
         live: LiveConfig,
         *,
-        settled: Callable[[str], Awaitable[None]],
-        saved: Callable[[], Awaitable[None]],
+        settled: Callable[[], Awaitable[None]],
         delete_queues: Callable[[str], object],
     ) -> None:
         self._topics = topics
         self._live = live
         self._settled = settled
-        self._saved = saved
         self._delete_queues = delete_queues
 
     def table(self) -> dict[int, Processor]:
@@ -93,17 +91,20 @@ class TopicProcessors:
             config.write_queue_nums,
             config.perm,
         )
-        await self._settled(config.topic_name)
+        await self._settled()
         return request.reply()
 
     async def delete(self, connection: Connection, request: Command) -> Command:
         topic = request.header(DeleteTopicInBroker).topic
         self._check(topic)
         if self._topics.delete(topic):
+            # Its messages go when nothing can bring the topic back any more.
+            await self._settled()
+            if topic in self._topics:
+                raise ServerError(f"The topic[{topic}] was made again meanwhile; its messages are still there.")
             logger.info("topic %s deleted by %s", topic, connection.peer)
         # Also without an entry: what an interrupted deletion left behind goes with the next one.
         self._delete_queues(topic)
-        await self._saved()
         return request.reply()
 
     def all_topics(self, connection: Connection, request: Command) -> Command:
@@ -178,11 +179,11 @@ class GroupProcessors:
         _refuse_on_slave(self._live)
         header = request.header(_DeleteGroup)
         if self._groups.delete(header.group_name):
+            await self._saved()
             logger.info("group %s deleted by %s", header.group_name, connection.peer)
         if header.remove_offset or header.clean_offset:
             self._offsets.remove_group(header.group_name)
         self._deleted(header.group_name)
-        await self._saved()
         return request.reply()
 
     def get(self, connection: Connection, request: Command) -> Command:

@@ -34,21 +34,26 @@ from ..filters.consumer_filters import compiled, is_tag_type, not_allowed
 from ..topics import can_be_topic, retry_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
 
     from ..config import LiveConfig
     from ..context import Tables
+    from ..durability import Acknowledged
     from .connected import ClientInfo
     from .queue_locks import QueueLocks
 
 
 class ClientProcessors:
-    """Heartbeats and goodbyes, and who asks for those that are there. `clock` tells epoch milliseconds."""
+    """Heartbeats and goodbyes, and who asks for those that are there. `clock` tells epoch milliseconds.
 
-    def __init__(self, live: LiveConfig, clock: Callable[[], int], tables: Tables) -> None:
+    `acknowledged` gives an answer when the topics and groups that it speaks of are there to stay.
+    """
+
+    def __init__(self, live: LiveConfig, clock: Callable[[], int], tables: Tables, acknowledged: Acknowledged) -> None:
+        self._acknowledged = acknowledged
         self._clients = tables.clients
         self._topics = tables.topics
         self._groups = tables.groups
@@ -67,7 +72,7 @@ class ClientProcessors:
             RequestCode.GET_ALL_PRODUCER_INFO: self.all_producers,
         }
 
-    def heartbeat(self, connection: Connection, request: Command) -> Command:
+    def heartbeat(self, connection: Connection, request: Command) -> Command | Awaitable[Command]:
         """34. The answer has no fields of its own: one of them would make 5.x clients leave out their subscriptions."""
         data = HeartbeatData.decode(request.body_bytes)
         quiet = set()
@@ -87,7 +92,8 @@ class ClientProcessors:
         if not data.without_sub:
             for consumer in data.consumer_data_set:
                 self._filters.register(consumer.group_name, consumer.subscription_data_set)
-        return request.reply()
+        groups = [consumer.group_name for consumer in data.consumer_data_set]
+        return self._acknowledged(request.reply(), topics=map(retry_topic, groups), groups=groups)
 
     def unregister(self, connection: Connection, request: Command) -> Command:
         header = request.header(UnregisterClient)

@@ -67,6 +67,7 @@ class RuntimeInfo:
             **self._disks(),
             **self._delayed(),
             "brokerActive": "true",
+            **({} if self._store.refusal is None else {"storeFailure": self._store.refusal}),
             **(_NO_TIMERS if self._timers is None else self._timers.collect()),
         }
 

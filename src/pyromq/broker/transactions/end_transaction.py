@@ -77,6 +77,7 @@ class TransactionProcessors:
         placed: Callable[[MessageRecord, dict[str, str]], MessageRecord],
     ) -> None:
         self._store = context.store
+        self._gate = context.gate
         self._appends = context.appends
         self._halves = halves
         self._topics = topics
@@ -102,7 +103,7 @@ class TransactionProcessors:
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE)
         if header.commit_or_rollback == _UNKNOWN:
             return None
-        if self._appends.waiting >= config.end_transaction_queue_capacity:
+        if self._gate.waiting >= config.end_transaction_queue_capacity:
             raise SystemBusy(_OVERLOAD)
         half = self._halves.named(header.commit_log_offset)
         if half is None:

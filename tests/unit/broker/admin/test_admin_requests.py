@@ -670,12 +670,13 @@ async def test_queues_whose_messages_are_all_gone_are_deleted(stores, store, cle
     assert put(store, b"new", topic="old")[0].queue_offset == 0
 
 
-async def test_queues_without_a_topic_are_deleted(store, topics, clean, deleted):
+async def test_queues_without_a_topic_are_deleted_unless_they_hold_messages(store, topics, clean, deleted):
     make_topic(topics, "T")
-    kept = ["T", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "%LMQ%x"]
-    for topic in [*kept, "unused"]:
+    kept = ["T", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "%LMQ%x", "lost"]
+    for topic in kept:
         put(store, b"x", topic=topic)
-    put(store, b"x", topic="unused", queue_id=1)
+    for queue_id in range(2):
+        store.queue("unused", queue_id)
     response = await clean(RequestCode.CLEAN_UNUSED_TOPIC)
     assert response.code == 0
     assert deleted == ["unused"]

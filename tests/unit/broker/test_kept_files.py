@@ -15,7 +15,7 @@ from pyromq.broker.groups import GroupTable
 from pyromq.broker.kept_files import BrokerState
 from pyromq.broker.offsets.consumer_offsets import ConsumerOffsets
 from pyromq.broker.topics import TopicTable
-from pyromq.errors import StoreError
+from pyromq.errors import NotSaved, StoreError
 from pyromq.protocol import fastjson
 from pyromq.protocol.bodies import DataVersion, DelayOffsetTable, SubscriptionGroupConfig, TopicConfig
 from pyromq.store.disk import Disk
@@ -114,8 +114,8 @@ class Broker:
         self.groups = GroupTable(live, lambda: NOW)
         self.offsets = ConsumerOffsets()
         self.state = BrokerState(root, live, self.topics, self.groups, self.offsets, disk)
-        self.topics.changed = self.state.topics_changed
-        self.groups.changed = self.state.groups_changed
+        self.topics.changed = lambda topic: self.state.topics.save_soon()
+        self.groups.changed = lambda group: self.state.groups.save_soon()
 
     def text(self, name):
         return (self.root / "config" / name).read_bytes()
@@ -379,19 +379,67 @@ async def test_who_is_cancelled_while_waiting_stops_no_write(tmp_path):
     assert {"first", "second"} <= broker.content("topics.json")["topicConfigTable"].keys()
 
 
-async def test_a_write_that_fails_is_logged_and_made_up_for(tmp_path, caplog):
+async def test_offsets_that_cannot_be_written_are_logged_and_made_up_for(tmp_path, caplog):
     disk = FullDisk()
     broker = Broker(tmp_path, disk, offset_flush_interval=10)
-    broker.topics.update(topic("orders"))
-    await broker.state.topics.saved()
-    assert not (tmp_path / "config" / "topics.json").exists()
-    assert "topics.json not written" in caplog.text
+    broker.offsets.commit("g", "orders", 0, 12)
+    with pytest.raises(NotSaved):
+        await broker.state.offsets.saved()
+    assert "consumerOffset.json not written" in caplog.text
     assert "No space left" in caplog.text
     disk.full = False
     async with running(broker.state):
         await disk.written.wait()
-    assert not broker.topics.dirty
-    assert "orders" in broker.content("topics.json")["topicConfigTable"]
+    assert broker.content("consumerOffset.json")["offsetTable"] == {"orders@g": {"0": 12}}
+
+
+async def test_topics_that_cannot_be_written_are_taken_back(tmp_path):
+    disk = FullDisk()
+    disk.full = False
+    broker = Broker(tmp_path, disk)
+    broker.topics.update(topic("orders", 4))
+    broker.topics.update(topic("gone"))
+    await broker.state.topics.saved()
+    disk.full = True
+    broker.topics.update(topic("orders", 8))
+    broker.topics.update(topic("new"))
+    broker.topics.delete("gone")
+    with pytest.raises(
+        NotSaved, match=r"topics.json could not be written: No space left on device; nothing was changed"
+    ):
+        await broker.state.topics.saved()
+    orders = broker.topics.get("orders")
+    assert orders is not None
+    assert orders.write_queue_nums == 4
+    assert "new" not in broker.topics
+    assert "gone" in broker.topics
+    disk.full = False
+    await broker.state.close()
+    assert broker.content("topics.json")["topicConfigTable"].keys() >= {"orders", "gone"}
+    assert "new" not in broker.content("topics.json")["topicConfigTable"]
+
+
+async def test_groups_that_cannot_be_written_are_taken_back(tmp_path):
+    disk = FullDisk()
+    broker = Broker(tmp_path, disk)
+    broker.groups.get("g")
+    with pytest.raises(NotSaved, match=r"subscriptionGroup.json"):
+        await broker.state.groups.saved()
+    assert "g" not in broker.groups
+
+
+async def test_one_write_serves_all_who_wait(tmp_path):
+    disk = SlowDisk()
+    broker = Broker(tmp_path, disk)
+    broker.topics.update(topic("first"))
+    waiting = []
+    for number in range(20):
+        broker.topics.update(topic(f"topic{number}"))
+        waiting.append(asyncio.create_task(broker.state.topics.saved()))
+    await asyncio.sleep(0)
+    disk.go_on.set()
+    await asyncio.gather(*waiting)
+    assert len(disk.writes) == 2
 
 
 async def test_a_write_that_fails_keeps_the_last_good_file(tmp_path):

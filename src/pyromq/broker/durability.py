@@ -1,0 +1,265 @@
+"""The durability gate: every acknowledgement passes here, once what it promises is true.
+
+What a broker acknowledges may need
+
+    the log on disk       messages, under SYNC_FLUSH, unless their sender does not want to wait (WAIT)
+    a file of settings    a topic or a group that is new or changed, and the messages to a topic that is new
+    the name servers      a topic that is new: clients ask for its route as soon as they hear of it
+
+Those who wait for the same thing are answered together: one fsync, one write of topics.json, one registration. The gate
+alone turns "not yet" and "failed" into the statuses that clients know: a message that is stored, but perhaps not on
+disk, is FLUSH_DISK_TIMEOUT (10); a setting that cannot be saved is NotSaved, and has been taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from pyromq.errors import NotSaved, PyroMQError
+from pyromq.store import PutResult, PutStatus
+from pyromq.store.config import FlushDiskType
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+    from concurrent.futures import Future
+
+    from pyromq.protocol.command import Command
+    from pyromq.store import MessageStore
+    from pyromq.store.put import Unit
+
+    from .groups import GroupTable
+    from .kept_files import BrokerState
+    from .topics import TopicTable
+
+logger = logging.getLogger(__name__)
+
+_OK = PutStatus.PUT_OK
+
+# Called once with a result for each message of the unit.
+Stored = Callable[[Sequence[PutResult]], None]
+# Called once, with None when a topic is known for good, or with why it is not.
+Settled = Callable[[PyroMQError | None], None]
+
+
+class Acknowledged(Protocol):
+    """Gives `response` when the topics and groups that it speaks of are there to stay."""
+
+    def __call__(
+        self, response: Command, *, topics: Iterable[str] = (), groups: Iterable[str] = ()
+    ) -> Command | Awaitable[Command]: ...
+
+
+# Seconds that name servers get to hear of a new topic before its first senders are answered. One that is slower, or
+# away, hears of it later: it must not keep this broker from taking messages.
+_HEARD = 1.0
+
+
+class DurabilityGate:
+    """Holds acknowledgements until they are true. Belongs to one event loop.
+
+    `announce` tells the name servers what they lack of the topics, and returns when they have it or failed to take it.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        state: BrokerState,
+        topics: TopicTable,
+        groups: GroupTable,
+        announce: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._topics = topics
+        self._groups = groups
+        self._announce = announce
+        self._loop = asyncio.get_running_loop()
+        self._sync_flush = store.config.flush is FlushDiskType.SYNC_FLUSH
+        self._sync_flush_timeout = store.config.sync_flush_timeout / 1000
+        # Senders that wait, for whatever it is.
+        self.waiting = 0
+        self._turns: set[_Turn] = set()
+        # Topics that are new, with those who wait for them in the order in which they came.
+        self._new_topics: dict[str, list[Settled]] = {}
+        self._changes: list[asyncio.Future[None]] = []
+        self._topics_changed = False
+        self._settling: asyncio.Task[None] | None = None
+        self._announcing: set[asyncio.Future[None]] = set()
+
+    # Messages
+
+    def stored(self, units: Sequence[Unit], told: Sequence[tuple[Stored, bool]], results: Sequence[PutResult]) -> None:
+        """Messages were stored together. Tell each sender its results, those who wait for the disk when it has them."""
+        sync_flush = self._sync_flush
+        turn: list[tuple[Stored, Sequence[PutResult]]] = []
+        at = 0
+        for (tell, wait), (_, records) in zip(told, units, strict=True):
+            count = len(records)
+            part = results[at : at + count]
+            at += count
+            if sync_flush and wait and part[0].status is _OK:
+                turn.append((tell, part))
+            else:
+                tell(part)
+        if turn:
+            self._wait_for_disk(_Turn(turn))
+
+    def _wait_for_disk(self, turn: _Turn) -> None:
+        self._turns.add(turn)
+        self.waiting += len(turn.senders)
+        seconds = self._sync_flush_timeout
+        late = f"the disk has not taken it within {seconds:g} s"
+        timer = self._loop.call_later(seconds, self._flushed, turn, late)
+
+        def flushed(future: Future[None]) -> None:
+            # In the flush thread, or here if the disk was faster.
+            error = future.exception()
+            self._loop.call_soon_threadsafe(done, None if error is None else str(error))
+
+        def done(failure: str | None) -> None:
+            timer.cancel()
+            self._flushed(turn, failure)
+
+        self._store.flushed().add_done_callback(flushed)
+
+    def _flushed(self, turn: _Turn, failure: str | None) -> None:
+        if turn not in self._turns:
+            return  # too late: its senders were told that it took too long
+        self._turns.discard(turn)
+        self.waiting -= len(turn.senders)
+        for tell, results in turn.senders:
+            if failure is None:
+                tell(results)
+            else:
+                # It is stored and can be read; whether it survives is unknown. Sent again, it would be there twice.
+                tell([result.with_status(PutStatus.FLUSH_DISK_TIMEOUT, failure) for result in results])
+
+    # Topics and groups
+
+    def topic_changed(self, topic: str | None) -> None:
+        """To be called after each change of the topics: has it saved, and then told to the name servers."""
+        if topic is not None and self._topics.is_new(topic):
+            self._new_topics.setdefault(topic, [])
+        self._topics_changed = True
+        if self._settling is None:
+            self._settling = self._loop.create_task(self._settle(), name="settle topics")
+
+    def group_changed(self, group: str) -> None:
+        """To be called after each change of the groups: has it saved, with all other changes of this turn."""
+        self._loop.call_soon(self._state.groups.save_soon)
+
+    def holds(self, topic: str) -> bool:
+        """Whether messages to `topic` have to wait, since it is new."""
+        return topic in self._new_topics
+
+    def when_settled(self, topic: str, settled: Settled) -> None:
+        """Call `settled` once a topic that `holds` is known for good, after all who asked before."""
+        self.waiting += 1
+
+        def release(error: PyroMQError | None) -> None:
+            self.waiting -= 1
+            settled(error)
+
+        self._new_topics[topic].append(release)
+
+    async def topics_settled(self) -> None:
+        """Return once all changes of topics until now are saved and told. NotSaved if they were taken back."""
+        if self._settling is None:
+            return
+        settled: asyncio.Future[None] = self._loop.create_future()
+        self._changes.append(settled)
+        self._topics_changed = True
+        await settled
+
+    async def groups_saved(self) -> None:
+        """Return once all changes of groups until now are saved. NotSaved if they were taken back."""
+        await self._state.groups.saved()
+
+    def acknowledged(
+        self, response: Command, *, topics: Iterable[str] = (), groups: Iterable[str] = ()
+    ) -> Command | Awaitable[Command]:
+        """`response` of a request that may have made these topics and groups, once they are there to stay."""
+        new_topics = any(map(self.holds, topics))
+        new_groups = any(map(self._groups.is_new, groups))
+        return self._answer_later(response, new_topics, new_groups) if new_topics or new_groups else response
+
+    async def _answer_later(self, response: Command, new_topics: bool, new_groups: bool) -> Command:
+        if new_groups:
+            await self.groups_saved()
+        if new_topics:
+            await self.topics_settled()
+        return response
+
+    async def _settle(self) -> None:
+        """Save and announce, again and again, until there is nothing new."""
+        try:
+            while self._topics_changed:
+                await asyncio.sleep(0)  # whatever else this turn changes is served by the same write
+                self._topics_changed = False
+                names = list(self._new_topics)
+                changes, self._changes = self._changes, []
+                error: NotSaved | None = None
+                try:
+                    await self._state.topics.saved()
+                except NotSaved as exc:
+                    error = exc
+                else:
+                    await self._heard()
+                self._release(names, changes, error)
+        finally:
+            self._settling = None
+            self._release(list(self._new_topics), self._changes, NotSaved("topics.json", "the broker is stopping"))
+
+    async def _heard(self) -> None:
+        # A task of its own: a name server that is slow is told all the same, while nobody waits for it any more.
+        announcing = asyncio.ensure_future(self._announce())
+        self._announcing.add(announcing)
+        announcing.add_done_callback(self._announcing.discard)
+        await asyncio.wait([announcing], timeout=_HEARD)
+
+    def _release(self, names: Iterable[str], changes: Iterable[asyncio.Future[None]], error: NotSaved | None) -> None:
+        for name in names:
+            held = self._new_topics.pop(name, [])
+            if self._topics.is_new(name):
+                # It was taken back and made once more meanwhile, and has yet to be saved.
+                self._new_topics[name] = []
+                self._topics_changed = True
+            for settled in held:
+                settled(error)
+        for change in changes:
+            if change.done():
+                continue
+            if error is None:
+                change.set_result(None)
+            else:
+                change.set_exception(error)
+
+    async def finish(self, timeout: float) -> None:
+        """Wait until all who wait now are answered, at most `timeout` seconds."""
+        waits: list[asyncio.Future[None]] = []
+        if self._settling is not None:
+            waits.append(self._settling)
+        if self._turns:
+            # Those who were first to wait are the first to be answered.
+            waits.append(asyncio.wrap_future(self._store.flushed()))
+        if waits:
+            await asyncio.wait(waits, timeout=timeout)
+
+    async def close(self) -> None:
+        """Nobody is answered any more."""
+        tasks = [*self._announcing, *filter(None, [self._settling])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Turn:
+    """Senders that wait for the same flush."""
+
+    __slots__ = ("senders",)
+
+    def __init__(self, senders: list[tuple[Stored, Sequence[PutResult]]]) -> None:
+        self.senders = senders
