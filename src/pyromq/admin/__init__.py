@@ -12,6 +12,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyromq.protocol.names import is_system_group
+
     from .apply import Action, GroupWish, Step, TopicWish, Wishes, carry_out_step, parse_wishes, plan_wishes
     from .asking import Answers, fan_out, more_time, within
     from .clusters import BrokerRow, cluster_table
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     )
     from .doctor import examine
     from .doctor_rules import Finding, Health
-    from .kinds import TopicKind, is_system_group, topic_kind
+    from .kinds import TopicKind, topic_kind
     from .lag import (
         BrokerLag,
         GroupLag,
@@ -252,7 +254,7 @@ _PLACES = {
     "group_inspect": ".members",
     "group_lag": ".lag",
     "group_list": ".lag",
-    "is_system_group": ".kinds",
+    "is_system_group": "pyromq.protocol.names",
     "last_messages": ".spans",
     "look": ".live",
     "more_time": ".asking",

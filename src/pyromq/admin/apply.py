@@ -30,15 +30,16 @@ import msgspec
 from pyromq.client.admin import order_conf
 from pyromq.errors import ConfigError, QueryNotFound
 from pyromq.protocol.bodies import GroupRetryPolicy, SubscriptionGroupConfig, TopicConfig
+from pyromq.protocol.permissions import PERM_READ, PERM_READ_WRITE, PERM_WRITE
 
-from .topics import READ, WRITE, perm_text
+from .topics import perm_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyromq.client.admin import AdminClient
 
-_PERMS = {"r": READ, "w": WRITE, "rw": READ | WRITE, "none": 0}
+_PERMS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ_WRITE, "none": 0}
 _QUEUES = 8  # of a new topic, for reading and for writing
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING
 
-from pyromq.client.names import DLQ_PREFIX, dlq_topic, is_dlq_topic, is_retry_topic
 from pyromq.errors import PyroMQError
 from pyromq.protocol import properties as props
 from pyromq.protocol.message import Message
+from pyromq.protocol.names import DLQ_PREFIX, dlq_topic, is_dlq_topic, is_retry_topic
 
 from .asking import fan_out
 from .listing import Listing

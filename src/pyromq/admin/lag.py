@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from pyromq.client.admin.times import from_millis
 from pyromq.errors import ConsumerNotOnline, PyroMQError, TopicNotFound
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.names import is_system_group
 from pyromq.protocol.versions import version_name
 
 from .asking import fan_out
-from .kinds import is_system_group
 from .listing import Listing
 from .places import brokers_in, brokers_of_group, brokers_of_topic
 

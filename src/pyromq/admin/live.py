@@ -15,8 +15,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyromq.protocol.names import is_system_group
+
 from .asking import fan_out
-from .kinds import TopicKind, is_system_group, topic_kind
+from .kinds import TopicKind, topic_kind
 from .places import brokers_in
 
 if TYPE_CHECKING:

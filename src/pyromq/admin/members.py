@@ -7,7 +7,7 @@ from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING
 
 from pyromq.client.admin.times import from_millis
-from pyromq.client.names import RETRY_PREFIX
+from pyromq.protocol.names import RETRY_PREFIX
 from pyromq.protocol.versions import version_name
 
 from .asking import fan_out

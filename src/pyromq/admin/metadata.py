@@ -13,10 +13,11 @@ import msgspec
 
 from pyromq.errors import PartialFailure
 from pyromq.protocol.bodies import SubscriptionGroupConfig
+from pyromq.protocol.names import is_system_group
 
 from .apply import GroupWish, TopicWish, Wishes, ordered_topics, with_order
 from .asking import fan_out
-from .kinds import TopicKind, is_system_group, topic_kind
+from .kinds import TopicKind, topic_kind
 from .places import MASTER, brokers_in
 from .topics import perm_text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyromq.client.names import retry_topic
 from pyromq.errors import RouteNotFound, TopicNotFound
+from pyromq.protocol.names import retry_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

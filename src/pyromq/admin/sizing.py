@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyromq.errors import PyroMQError, ServerError
+from pyromq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_system_group
 from pyromq.protocol.versions import version_name
 
 from .asking import fan_out
 from .clusters import number, out_tps
-from .kinds import TopicKind, is_system_group, topic_kind
+from .kinds import TopicKind, topic_kind
 from .places import MASTER, brokers_in
 from .traffic import of_a_day
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from .listing import Missing
 
 _IN = "TOPIC_PUT_NUMS"
-_HALF_MESSAGES, _DELAYED = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ async def cluster_size(admin: AdminClient, cluster: str | None = None) -> Cluste
 
 
 async def _load(admin: AdminClient, address: str, runtime: Mapping[str, str]) -> Load:
-    transactions, delayed = [await _counted(admin, address, topic) for topic in (_HALF_MESSAGES, _DELAYED)]
+    transactions, delayed = [await _counted(admin, address, topic) for topic in (HALF_TOPIC, SCHEDULE_TOPIC)]
     return Load(
         number(runtime, "putTps") or 0.0,
         out_tps(runtime) or 0.0,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.client.admin.times import from_millis
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.permissions import PERM_READ, PERM_WRITE
 
 from .asking import fan_out
 from .kinds import TopicKind, topic_kind
@@ -18,8 +19,6 @@ from .places import MASTER, brokers_in
 if TYPE_CHECKING:
     from pyromq.client.admin import AdminClient
     from pyromq.protocol.bodies import ClusterInfo, TopicConfig
-
-READ, WRITE = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class QueueStats:
 
 def perm_text(perm: int) -> str:
     """`rw` for 6: what the bits of a permission allow."""
-    return ("r" if perm & READ else "") + ("w" if perm & WRITE else "") or "none"
+    return ("r" if perm & PERM_READ else "") + ("w" if perm & PERM_WRITE else "") or "none"
 
 
 async def topic_list(admin: AdminClient, cluster: str | None = None) -> Listing[TopicRow]:

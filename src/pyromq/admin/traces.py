@@ -7,7 +7,7 @@ from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING
 
 from pyromq.client.admin.times import from_millis
-from pyromq.client.names import TRACE_TOPIC
+from pyromq.protocol.names import TRACE_TOPIC
 
 from .listing import Listing
 from .partial import partly

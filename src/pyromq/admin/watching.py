@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from pyromq.client.admin.times import from_millis
 from pyromq.errors import ConsumerNotOnline, PyroMQError
 from pyromq.protocol.bodies import ConsumeType
+from pyromq.protocol.names import is_system_group
 
 from .asking import fan_out
-from .kinds import is_system_group
 from .listing import Listing
 from .members import inspected, subscription_mismatch
 from .places import brokers_in

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from pyromq.admin import Listing, TraceEvent, trace_of
-from pyromq.client.names import TRACE_TOPIC
 from pyromq.errors import NoMessage, TopicNotFound
+from pyromq.protocol.names import TRACE_TOPIC
 
 from .failures import CommandFailed, Exit
 from .session import Session

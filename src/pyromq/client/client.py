@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyromq.errors import ConfigError, ConnectFailed, PyroMQError, StateError
 from pyromq.protocol.bodies import HeartbeatData, ProducerData
+from pyromq.protocol.names import INNER_PRODUCER_GROUP
 from pyromq.remoting import NameServers, RemotingClient, SigningHook, TlsConfig
 from pyromq.remoting.address_server import look_up, lookup_url
 from pyromq.remoting.tls import client_context
@@ -27,7 +28,7 @@ from .calls import BrokerCalls
 from .hooks import HookList
 from .members import ConsumerMember, ProducerMember
 from .name_server_addresses import configured
-from .names import INNER_PRODUCER_GROUP, Namespace
+from .names import Namespace
 from .producer.replies import Replies
 from .routes import Routes
 from .tasks import Tasks

@@ -1,37 +1,20 @@
-"""Names of topics and groups: which are allowed, which mean something to brokers, and namespaces in front of them."""
+"""Names that users give to topics and groups: which are allowed, and the namespace in front of them."""
 
 from __future__ import annotations
 
-import re
-
 from pyromq.errors import InvalidMessage
-
-MAX_TOPIC_LENGTH = 127
-MAX_GROUP_LENGTH = 255
-
-RETRY_PREFIX = "%RETRY%"
-DLQ_PREFIX = "%DLQ%"
-SYSTEM_PREFIX = "rmq_sys_"
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
-INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
-REPLY_TOPIC_SUFFIX = "REPLY_TOPIC"
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
-
-# Brokers alone write to these.
-_NO_SEND = frozenset(
-    (
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    )
+from pyromq.protocol.names import (
+    BROKER_ONLY_TOPICS,
+    DLQ_PREFIX,
+    INNER_PRODUCER_GROUP,
+    MAX_GROUP_LENGTH,
+    MAX_TOPIC_LENGTH,
+    NAME_PATTERN,
+    RETRY_PREFIX,
+    SYSTEM_GROUP_PREFIX,
+    is_legal_name,
+    is_system_topic,
 )
-_SYSTEM = _NO_SEND | {"TBW102", "BenchmarkTest", TRACE_TOPIC, "CHECKPOINT_TOPIC"}
-
-_PATTERN = "^[%|a-zA-Z0-9_-]+$"
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def check_topic(topic: str) -> None:
@@ -43,7 +26,7 @@ def check_topic(topic: str) -> None:
 def check_topic_for_send(topic: str) -> None:
     """As check_topic; topics that only brokers write to are refused too."""
     check_topic(topic)
-    if topic in _NO_SEND:
+    if topic in BROKER_ONLY_TOPICS:
         raise _invalid(f"topic {topic} is forbidden: only brokers write to it", topic)
 
 
@@ -58,33 +41,6 @@ def check_group(group: str) -> None:
     """Raise InvalidMessage if no broker would take a group of that name."""
     if problem := _problem(group, "group", MAX_GROUP_LENGTH):
         raise _invalid(problem)
-
-
-def is_system_topic(topic: str) -> bool:
-    return topic in _SYSTEM or topic.startswith(SYSTEM_PREFIX)
-
-
-def retry_topic(group: str) -> str:
-    """Where messages go that `group` wants to try again."""
-    return RETRY_PREFIX + group
-
-
-def dlq_topic(group: str) -> str:
-    """Where messages end that `group` failed at too often."""
-    return DLQ_PREFIX + group
-
-
-def reply_topic(cluster: str) -> str:
-    """Where answers to request() are sent; the broker passes them on."""
-    return f"{cluster}_{REPLY_TOPIC_SUFFIX}"
-
-
-def is_retry_topic(topic: str) -> bool:
-    return topic.startswith(RETRY_PREFIX)
-
-
-def is_dlq_topic(topic: str) -> bool:
-    return topic.startswith(DLQ_PREFIX)
 
 
 class Namespace:
@@ -135,8 +91,8 @@ def _problem(name: str, what: str, longest: int) -> str | None:
         return f"the {what} is blank"
     if len(name) > longest:
         return f"{what} {name[:40]}… has {len(name)} characters, {longest} are allowed"
-    if not _NAME.fullmatch(name):
-        return f"{what} {name!r} has characters that are not allowed, it must match {_PATTERN}"
+    if not is_legal_name(name):
+        return f"{what} {name!r} has characters that are not allowed, it must match {NAME_PATTERN}"
     return None
 
 

@@ -31,6 +31,8 @@ from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import Command
 from pyromq.protocol.headers import GetRouteInfo
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.names import TEMPLATE_TOPIC
+from pyromq.protocol.permissions import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,11 +45,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MASTER_ID = 0
-TEMPLATE_TOPIC = "TBW102"
 BROKER_NOT_FOUND = 10003
 
-_PERM_READ = 4
-_PERM_WRITE = 2
 # Queues of one topic, over all brokers. Real ones have a few hundred; a number that cannot be meant is not counted out.
 _MAX_QUEUES = 1 << 20
 _STATIC_TOPIC = b'"topicQueueMappingByBroker":{"'
@@ -332,14 +331,14 @@ def publish_info(topic: str, route: TopicRouteData) -> PublishInfo:
     writable = (
         (data.broker_name, data.write_queue_nums)
         for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
-        if data.perm & _PERM_WRITE and data.broker_name in masters
+        if data.perm & PERM_WRITE and data.broker_name in masters
     )
     return PublishInfo(tuple(_queues(topic, writable)))
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     """The queues that `topic` may be read from, in order."""
-    readable = ((data.broker_name, data.read_queue_nums) for data in route.queue_datas if data.perm & _PERM_READ)
+    readable = ((data.broker_name, data.read_queue_nums) for data in route.queue_datas if data.perm & PERM_READ)
     return sorted(set(_queues(topic, readable)))
 
 
@@ -380,7 +379,7 @@ def _clamped(data: QueueData, default_queues: int) -> QueueData:
 def _why_not_writable(route: TopicRouteData) -> Iterator[str]:
     masters = {broker.broker_name for broker in route.broker_datas if MASTER_ID in broker.broker_addrs}
     for data in route.queue_datas:
-        if not data.perm & _PERM_WRITE:
+        if not data.perm & PERM_WRITE:
             yield f"{data.broker_name} has no write permission for it (perm {data.perm})"
         elif data.broker_name not in masters:
             yield f"{data.broker_name} has no master"

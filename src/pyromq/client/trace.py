@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.errors import PyroMQError
 from pyromq.protocol import properties as props
+from pyromq.protocol.names import TRACE_TOPIC
 
 from .hooks import Hook, MessageType
 from .identity import make_uniq_key
-from .names import TRACE_TOPIC
 from .producer.attempts import SendSettings
 from .producer.send_result import DEFAULT_REGION, SendStatus
 from .producer.sending import HiddenProducer, Sender

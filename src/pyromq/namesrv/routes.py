@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from pyromq.protocol.bodies import DataVersion, QueueData
+from pyromq.protocol.permissions import PERM_READ_WRITE, PERM_WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pyromq.protocol.bodies import TopicConfig
 
 MASTER_ID = 0
-PERM_WRITE = 2
-PERM_READ_WRITE = 6
 
 # A broker that has not been heard of for this long is gone, unless its registration named another time.
 BROKER_EXPIRES_MS = 120_000

@@ -12,8 +12,10 @@ from pyromq.protocol.bodies import (
     TopicList,
     TopicRouteData,
 )
+from pyromq.protocol.permissions import PERM_WRITE
+from pyromq.protocol.sysflag import TOPIC_UNIT, TOPIC_UNIT_SUBSCRIBED
 
-from .routes import MASTER_ID, PERM_WRITE
+from .routes import MASTER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
     from pyromq.protocol.bodies import QueueData
 
     from .routes import BrokerGroup, RouteTables
-
-UNIT = 1  # bits of topicSysFlag
-UNIT_SUB = 2
 
 
 def route(
@@ -114,15 +113,15 @@ def system_topics(tables: RouteTables) -> TopicList:
 
 
 def unit_topics(tables: RouteTables) -> TopicList:
-    return _flagged(tables, lambda flag: bool(flag & UNIT))
+    return _flagged(tables, lambda flag: bool(flag & TOPIC_UNIT))
 
 
 def unit_sub_topics(tables: RouteTables) -> TopicList:
-    return _flagged(tables, lambda flag: bool(flag & UNIT_SUB))
+    return _flagged(tables, lambda flag: bool(flag & TOPIC_UNIT_SUBSCRIBED))
 
 
 def unit_sub_topics_outside_units(tables: RouteTables) -> TopicList:
-    return _flagged(tables, lambda flag: bool(flag & UNIT_SUB) and not flag & UNIT)
+    return _flagged(tables, lambda flag: bool(flag & TOPIC_UNIT_SUBSCRIBED) and not flag & TOPIC_UNIT)
 
 
 def _flagged(tables: RouteTables, wanted: Callable[[int], bool]) -> TopicList:

@@ -3,6 +3,7 @@
 PERM_READ = 4
 PERM_WRITE = 2
 PERM_INHERIT = 1
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
 
 
 def perm_text(perm: int) -> str:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyromq.errors import RemoteProtocolError
 
 from .header import parse_int
+from .names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-RETRY_PREFIX = "%RETRY%"
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
 
 # The revive queue that stands for pops in order: they have no checkpoint, and so none to be revived from.

@@ -1,4 +1,6 @@
-"""The bits of a message's sysFlag, as plain integers because the append path tests them for every message.
+"""The bits of sysFlag: in messages, in pulls and in topics, which each have their own.
+
+Plain integers, because the append path tests them for every message. In a message:
 
     0x001   body compressed
     0x002   topic of several tags per message
@@ -9,7 +11,15 @@
     0x080   inner batch: one record holds many messages (5.x)
     0x700   compression type << 8: 0 or 3 zlib, 1 LZ4 frame, 2 zstd
 
-Bits without a meaning here are user data of some peer and are passed on.
+Bits without a meaning here are user data of some peer and are passed on. In a pull:
+
+    1    the header has an offset to commit
+    2    hold the pull until a message comes
+    4    the header has the subscription
+    8    the subscription is a class filter (4.x)
+    16   a lite pull: a PullConsumer's, which brokers count apart
+
+In a topic: 1 is a unit's, 2 has subscribers in a unit.
 """
 
 from __future__ import annotations
@@ -35,6 +45,15 @@ COMPRESSION_SHIFT = 8
 LZ4 = 1
 ZSTD = 2
 ZLIB = 3
+
+PULL_COMMIT_OFFSET = 1
+PULL_SUSPEND = 2
+PULL_SUBSCRIPTION = 4
+PULL_CLASS_FILTER = 8
+PULL_LITE = 16
+
+TOPIC_UNIT = 1
+TOPIC_UNIT_SUBSCRIBED = 2
 
 # A host is its address (4 or 16 bytes) and an i32 port.
 HOST_V4_LENGTH = 8

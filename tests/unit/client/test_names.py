@@ -2,19 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.client.names import (
-    Namespace,
-    check_group,
-    check_topic,
-    check_topic_for_create,
-    check_topic_for_send,
-    dlq_topic,
-    is_dlq_topic,
-    is_retry_topic,
-    reply_topic,
-    retry_topic,
-)
+from pyromq.client.names import Namespace, check_group, check_topic, check_topic_for_create, check_topic_for_send
 from pyromq.errors import InvalidMessage
+from pyromq.protocol.names import dlq_topic, is_dlq_topic, is_retry_topic, reply_topic, retry_topic
 
 ONLY_BROKERS_WRITE = [
     "SCHEDULE_TOPIC_XXXX",
@@ -23,6 +13,7 @@ ONLY_BROKERS_WRITE = [
     "TRANS_CHECK_MAX_TIME_TOPIC",
     "SELF_TEST_TOPIC",
     "OFFSET_MOVED_EVENT",
+    "rmq_sys_wheel_timer",
 ]
 SYSTEM = ["TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC", "rmq_sys_anything"]
 

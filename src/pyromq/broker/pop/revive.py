@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from pyromq.errors import CorruptRecord, OffsetOutOfRange, PyroMQError, StoreError
 from pyromq.protocol import properties as props
-from pyromq.protocol.pop_handle import RETRY_PREFIX, normal_topic, pop_retry_topic
+from pyromq.protocol.names import RETRY_PREFIX
+from pyromq.protocol.pop_handle import normal_topic, pop_retry_topic
 from pyromq.protocol.record import decode_record
 from pyromq.store.format import PRE_BLANK_SIZE
 

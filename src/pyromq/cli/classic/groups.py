@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyromq.admin import brokers_of_group, brokers_of_topic, fan_out
-from pyromq.client.names import RETRY_PREFIX, is_retry_topic
 from pyromq.errors import ConsumerNotOnline, PyroMQError
 from pyromq.protocol.bodies import ConsumeType, GroupRetryPolicy, SubscriptionGroupConfig
+from pyromq.protocol.names import RETRY_PREFIX, is_retry_topic
 from pyromq.protocol.versions import version_name
 
 from ..failures import CommandFailed, Exit

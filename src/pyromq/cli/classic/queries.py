@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyromq.admin import events, partly, redrive
-from pyromq.client.names import TRACE_TOPIC
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.names import TRACE_TOPIC
 
 from ..failures import CommandFailed, Exit
 from ..message.rows import body_of, host

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from pyromq.protocol.names import ADMIN_GROUP
+
 from ..client import Client
 from .acl import AclAdmin
 from .asking import Asking
@@ -18,8 +20,6 @@ from .topics import TopicAdmin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-
-GROUP = "admin_ext_group"
 
 
 class AdminClient:
@@ -42,7 +42,7 @@ class AdminClient:
         *,
         client: Client | None = None,
         timeout: float = 5.0,
-        group: str = GROUP,
+        group: str = ADMIN_GROUP,
     ) -> None:
         self._client = client if client is not None else Client(namesrv)
         self._member = _Member(group)

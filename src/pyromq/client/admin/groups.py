@@ -23,8 +23,9 @@ from pyromq.protocol.headers import (
     GetProducerConnectionList,
     QueryConsumeTimeSpan,
 )
+from pyromq.protocol.names import dlq_topic, retry_topic
 
-from ..names import check_group, dlq_topic, retry_topic
+from ..names import check_group
 from .asking import each
 from .progress import progress_of
 

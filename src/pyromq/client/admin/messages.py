@@ -23,6 +23,7 @@ from pyromq.errors import (
     RequestTimeout,
     ServerError,
 )
+from pyromq.protocol import sysflag
 from pyromq.protocol.batch import unwrap
 from pyromq.protocol.bodies import ConsumeMessageDirectlyResult, QueryConsumeQueueResponseBody
 from pyromq.protocol.codes import RequestCode, ResponseCode
@@ -36,6 +37,7 @@ from pyromq.protocol.headers import (
 )
 from pyromq.protocol.ids import decode_host, decode_offset_message_id, decode_uniq_key
 from pyromq.protocol.message import MessageExt, decode_records
+from pyromq.protocol.names import TOOLS_GROUP
 from pyromq.remoting import join_address
 
 from ..consumer.pull_answers import decode_pull
@@ -63,10 +65,6 @@ _ANY_TIME = 2**63 - 1
 _UNIQ_KEY_LIMIT = 32
 # Clocks of producers and brokers differ a little: a message may be stored "before" its id was made.
 _CLOCK_SKEW_MS = 1000
-# Bits of a pull's sysFlag.
-_SUSPEND = 2
-_SUBSCRIPTION_INCLUDED = 4
-_READER = "TOOLS_CONSUMER"  # a group that every broker knows, and whose offsets nobody counts
 
 
 class ResumeCheckHalfMessage(Header):
@@ -295,12 +293,12 @@ def _pull_header(
     queue: MessageQueue, offset: int, count: int, subscription: SubscriptionData, wait: float = 0.0
 ) -> PullMessage:
     return PullMessage(
-        consumer_group=_READER,
+        consumer_group=TOOLS_GROUP,
         topic=queue.topic,
         queue_id=queue.queue_id,
         queue_offset=offset,
         max_msg_nums=count,
-        sys_flag=_SUBSCRIPTION_INCLUDED | (_SUSPEND if wait else 0),
+        sys_flag=sysflag.PULL_SUBSCRIPTION | (sysflag.PULL_SUSPEND if wait else 0),
         commit_offset=0,
         suspend_timeout_millis=int(wait * 1000),
         sub_version=0,

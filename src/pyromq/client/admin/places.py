@@ -8,8 +8,7 @@ from pyromq.errors import RouteNotFound, TopicNotFound
 from pyromq.protocol.bodies import ClusterInfo, TopicRouteData
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import GetRouteInfo
-
-from ..names import retry_topic
+from pyromq.protocol.names import retry_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -31,6 +31,8 @@ from pyromq.protocol.headers import (
     GetTopicStatsInfo,
     QueryTopicConsumeByWho,
 )
+from pyromq.protocol.names import TEMPLATE_TOPIC
+from pyromq.protocol.permissions import PERM_READ_WRITE
 
 from ..names import check_topic_for_create
 from . import order_conf
@@ -46,14 +48,9 @@ if TYPE_CHECKING:
     from .name_servers import NameServerAdmin
     from .places import Places
 
-# Bits of a topic's `perm`.
-READ = 4
-WRITE = 2
-
 TRIES = 5
 _PAUSE = 0.1  # seconds after the first failed try, and so much more after each following one
 _PASSING = (ConnectionLost, RequestTimeout, TooManyRequests, SystemBusy, ServiceNotAvailable, FlowControl, GoAway)
-_TEMPLATE = "TBW102"
 
 
 class TopicAdmin:
@@ -74,7 +71,7 @@ class TopicAdmin:
         brokers: str | Iterable[str] | None = None,
         read_queues: int = 8,
         write_queues: int = 8,
-        perm: int = READ | WRITE,
+        perm: int = PERM_READ_WRITE,
         sys_flag: int = 0,
         order: bool = False,
         attributes: Mapping[str, str] | None = None,
@@ -165,7 +162,7 @@ class TopicAdmin:
     async def _put_at(self, address: str, config: TopicConfig) -> None:
         header = CreateTopic(
             topic=config.topic_name,
-            default_topic=_TEMPLATE,
+            default_topic=TEMPLATE_TOPIC,
             read_queue_nums=config.read_queue_nums,
             write_queue_nums=config.write_queue_nums,
             perm=config.perm,

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyromq.errors import ConfigError
+from pyromq.protocol.names import DEFAULT_CONSUMER_GROUP
 
 from ..names import check_group
 from .send_back import CONCURRENT_RETRIES, UNLIMITED
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from .allocation import Strategy
     from .handlers import OnError
     from .offset_store import OffsetStore
-
-_REFUSED_GROUP = "DEFAULT_CONSUMER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +43,8 @@ class ConsumerSettings:
 
     def __post_init__(self) -> None:
         check_group(self.group)
-        if self.group == _REFUSED_GROUP:
-            raise ConfigError(f"{_REFUSED_GROUP} is the name of no group: give one that says who consumes")
+        if self.group == DEFAULT_CONSUMER_GROUP:
+            raise ConfigError(f"{DEFAULT_CONSUMER_GROUP} is the name of no group: give one that says who consumes")
         for name, low, high in (
             ("max_concurrency", 1, 1000),
             ("batch", 1, 1024),

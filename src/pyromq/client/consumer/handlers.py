@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyromq.errors import StateError
 from pyromq.protocol import properties as props
+from pyromq.protocol import sysflag
+from pyromq.protocol.names import retry_topic
 
 from ..hooks import ConsumeContext, ConsumeReturn, HookList
-from ..names import retry_topic
 from .results import ACK, RETRY, Ack, AckUpTo, Commit, Outcome, outcome_of
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Handling:
             raise StateError(f"no handler for topic {listener.topic}")
         for message in messages:
             record = message.raw.record
-            if record.sys_flag & 1 and len(record.body) > _LARGE:
+            if record.sys_flag & sysflag.COMPRESSED and len(record.body) > _LARGE:
                 await asyncio.to_thread(getattr, message, "body")
         argument = messages if self._batch > 1 else messages[0]
         if listener.plain:

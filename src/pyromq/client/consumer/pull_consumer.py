@@ -24,10 +24,11 @@ from pyromq.protocol.bodies.clients import ConsumerRunningInfo
 from pyromq.protocol.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel
 from pyromq.protocol.command import PROTOCOL_VERSION
 from pyromq.protocol.headers import ConsumerSendMessageBack
+from pyromq.protocol.names import DEFAULT_CONSUMER_GROUP, is_retry_topic
 from pyromq.protocol.versions import version_name
 
 from ..client import Client
-from ..names import check_group, check_topic, is_retry_topic
+from ..names import check_group, check_topic
 from ..tasks import Tasks
 from ..topic_watch import TopicWatch
 from .allocation import Averagely
@@ -121,8 +122,8 @@ class PullConsumer:
         offset_store: OffsetStore | None = None,
     ) -> None:
         check_group(group)
-        if group == "DEFAULT_CONSUMER":
-            raise ConfigError("DEFAULT_CONSUMER is RocketMQ's own; give your consumers a group name")
+        if group == DEFAULT_CONSUMER_GROUP:
+            raise ConfigError(f"{DEFAULT_CONSUMER_GROUP} is RocketMQ's own; give your consumers a group name")
         _check_range("pull_batch", pull_batch, 1, 1024)
         _check_range("max_cached", max_cached, 1, 65535)
         _check_range("max_cached_mib", max_cached_mib, 1, 1024)

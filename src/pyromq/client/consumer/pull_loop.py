@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyromq.errors import BrokerError, FlowControl, PyroMQError, RouteNotFound
+from pyromq.protocol import sysflag
 from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.headers import PullMessage
 
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from .pull_answers import PullResult
 
 logger = logging.getLogger(__name__)
-
-# Bits of a pull's sysFlag.
-COMMIT_OFFSET = 1  # the header carries an offset to be committed
-SUSPEND = 2  # hold the pull until a message comes
 
 SUSPEND_TIMEOUT = 15.0
 PULL_TIMEOUT = 30.0
@@ -205,11 +202,11 @@ class PullLoop:
 
     async def _header(self, subscription: SubscriptionData, is_slave: bool) -> PullMessage:
         puller, queue = self._puller, self._queue
-        flags, commit = SUSPEND, 0
+        flags, commit = sysflag.PULL_SUSPEND, 0
         if not puller.broadcast:
             known = await puller.offsets.read(queue, ReadFrom.MEMORY)
             if known is not None and known > 0 and not is_slave:
-                flags, commit = flags | COMMIT_OFFSET, known
+                flags, commit = flags | sysflag.PULL_COMMIT_OFFSET, known
         return PullMessage(
             consumer_group=puller.group,
             topic=queue.topic,

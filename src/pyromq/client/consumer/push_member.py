@@ -23,9 +23,9 @@ from pyromq.protocol.bodies import (
     ConsumeType,
     MessageModel,
 )
+from pyromq.protocol.names import retry_topic
 
 from ..hooks import HookList
-from ..names import retry_topic
 from ..producer.request_reply import reply
 from ..producer.sending import HiddenProducer
 from ..tasks import Tasks

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyromq.errors import BrokerError, FlowControl, PyroMQError
+from pyromq.protocol import sysflag
 from pyromq.protocol.headers import PullMessage
 
 from .pull_answers import PullStatus, decode_pull
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
     from .pull_answers import PullResult
 
 logger = logging.getLogger(__name__)
-
-# Bits of a pull's sysFlag.
-SUSPEND = 2
-SUBSCRIPTION = 4
-LITE = 16
 
 RECHECK = 0.05
 AFTER_FLOW_CONTROL = 0.02
@@ -70,7 +66,7 @@ async def pull_once(
         queue.queue_id,
         offset,
         count,
-        (SUSPEND if suspend else 0) | SUBSCRIPTION | LITE,
+        (sysflag.PULL_SUSPEND if suspend else 0) | sysflag.PULL_SUBSCRIPTION | sysflag.PULL_LITE,
         0,
         int(suspend * 1000),
         subscription.sub_version,

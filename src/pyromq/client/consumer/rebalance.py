@@ -13,8 +13,8 @@ import time
 from typing import TYPE_CHECKING
 
 from pyromq.errors import PyroMQError, RouteNotFound
+from pyromq.protocol.names import is_retry_topic
 
-from ..names import is_retry_topic
 from .process_queue import ProcessQueue
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyromq.errors import PyroMQError
 from pyromq.protocol import properties as props
 from pyromq.protocol.headers import ConsumerSendMessageBack
-
-from ..names import retry_topic
+from pyromq.protocol.names import retry_topic
 
 if TYPE_CHECKING:
     from ..client import Client

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import PyroMQError
 from pyromq.protocol.bodies.heartbeat import ConsumeFromWhere
+from pyromq.protocol.names import is_retry_topic
 
-from ..names import is_retry_topic
 from .offset_store import ReadFrom
 
 if TYPE_CHECKING:

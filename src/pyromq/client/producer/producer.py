@@ -20,10 +20,11 @@ from pyromq.protocol.bodies import ProducerData
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import Command
 from pyromq.protocol.headers import RecallMessage, RecallMessageReply
+from pyromq.protocol.names import DEFAULT_PRODUCER_GROUP, is_dlq_topic, is_retry_topic
 
 from ..client import Client
 from ..hooks import HookList, MessageType
-from ..names import check_group, check_topic, is_dlq_topic, is_retry_topic
+from ..names import check_group, check_topic
 from ..trace import PRODUCE, TraceHook
 from . import outgoing as outgoings
 from .attempts import DEFAULT_RETRY_CODES, SendSettings
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from .send_result import SendResult
     from .sending import Target
 
-_REFUSED_GROUP = "DEFAULT_PRODUCER"
 
 _now = time.monotonic
 
@@ -95,7 +95,7 @@ class Producer:
         default_queues: int = 4,
     ) -> None:
         check_group(group)
-        if group == _REFUSED_GROUP:
+        if group == DEFAULT_PRODUCER_GROUP:
             raise ConfigError(f"producer group {group} is refused by RocketMQ; choose a name of your own")
         if client is not None and namesrv is not None:
             raise ConfigError("give a client or name servers for one, not both")

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from pyromq.errors import ReplyError, ReplyTimeout, RequestTimeout
 from pyromq.protocol import properties as props
 from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.names import reply_topic
 
 from ..consumer.received import ReceivedMessage
-from ..names import reply_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -15,13 +15,12 @@ import msgspec
 from pyromq.protocol.command import ONEWAY, PROTOCOL_VERSION, Command
 from pyromq.protocol.frame import MAX_FRAME
 from pyromq.protocol.headers import SendMessageV2
+from pyromq.protocol.names import TEMPLATE_TOPIC
 
 if TYPE_CHECKING:
     from pyromq.protocol.message_queue import MessageQueue
 
     from .outgoing import Outgoing
-
-TEMPLATE_TOPIC = "TBW102"
 
 _HEAD = struct.Struct(">iI")
 _json = msgspec.json.encode

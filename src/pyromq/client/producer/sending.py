@@ -18,12 +18,14 @@ from pyromq.errors import (
     RouteNotFound,
     broker_error,
 )
+from pyromq.protocol import properties as props
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.names import INNER_PRODUCER_GROUP
 from pyromq.remoting.calls import next_opaque
 
 from ..hooks import HookList, SendContext
-from ..names import INNER_PRODUCER_GROUP, check_topic_for_send
+from ..names import check_topic_for_send
 from .attempts import FAILURES, Attempts, SendSettings
 from .faults import LatencyFaults
 from .outgoing import with_properties
@@ -212,7 +214,7 @@ class Sender:
         began = _now()
         try:
             response = await self._ask(outgoing, form, limit)
-            context.trace_on = (response.ext or {}).get("TRACE_ON") != "false"
+            context.trace_on = (response.ext or {}).get(props.TRACE_ON) != "false"
             context.result = self.result(outgoing, form, response)
         except PyroMQError as exc:
             context.error = exc
@@ -266,7 +268,7 @@ class Sender:
                 queue,
                 int(ext["queueOffset"]),
                 ext.get("transactionId"),
-                ext.get("MSG_REGION", DEFAULT_REGION),
+                ext.get(props.MSG_REGION, DEFAULT_REGION),
                 ext.get("recallHandle"),
             )
         except (KeyError, ValueError) as exc:

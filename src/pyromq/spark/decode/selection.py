@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING
 
 from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
+from pyromq.protocol.names import (
+    CHECKED_TOO_OFTEN_TOPIC,
+    HALF_OP_TOPIC,
+    HALF_TOPIC,
+    RETRY_PREFIX,
+    REVIVE_PREFIX,
+    TIMED_TOPICS,
+)
 
 if TYPE_CHECKING:
     from pyromq.protocol.record import MessageRecord
 
-RETRY_PREFIX = "%RETRY%"
 # Where brokers park messages on their way: half messages, their ends and those that nobody decided on, delayed ones
 # (4.x and 5.x), popped ones.
-_PARKED = frozenset(
-    (
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SCHEDULE_TOPIC_XXXX",
-        "rmq_sys_wheel_timer",
-    )
-)
-_PARKED_PREFIXES = (RETRY_PREFIX, "rmq_sys_REVIVE_LOG_")
+_PARKED = TIMED_TOPICS | {HALF_TOPIC, HALF_OP_TOPIC, CHECKED_TOO_OFTEN_TOPIC}
+_PARKED_PREFIXES = (RETRY_PREFIX, REVIVE_PREFIX)
 INTERNAL_BEGINNINGS = (*sorted(_PARKED), *_PARKED_PREFIXES)  # each internal topic begins with one of these
 # Records of these types never get into a queue.
 _NEVER_DELIVERED = (sysflag.PREPARED, sysflag.ROLLBACK)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pyromq.protocol.hashing import tags_code
+from pyromq.protocol.names import TIMED_TOPICS
 from pyromq.store.format import (
     CONSUME_QUEUE,
     ENTRY,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 _ENTRY_TYPE = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 assert _ENTRY_TYPE.itemsize == ENTRY.size
 _SAMPLE = 1000
-# The entries of these carry a time in place of a tag.
-_TIMED_TOPICS = frozenset(("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"))
 
 
 class QueueFiles(NamedTuple):
@@ -136,7 +135,7 @@ def real(entries: NDArray[np.void]) -> NDArray[np.void]:
 
 def tag_codes(topic: str, tags: Iterable[str] | None) -> NDArray[np.int64] | None:
     """What entries of messages with one of these tags have; None if entries cannot tell."""
-    if tags is None or topic in _TIMED_TOPICS:
+    if tags is None or topic in TIMED_TOPICS:
         return None
     tags = sorted(tags)
     # What stands for bytes that are no text was hashed by whoever wrote it, who may have seen more or fewer of them.

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyromq.client import AdminClient
 from pyromq.client.admin.asking import each
 from pyromq.client.admin.times import from_millis
-from pyromq.client.names import SYSTEM_GROUP_PREFIX, is_dlq_topic, is_retry_topic, is_system_topic
 from pyromq.errors import PyroMQError, RouteNotFound, TopicNotFound
 from pyromq.protocol.bodies import TopicOffset, TopicStatsTable
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.command import Command
 from pyromq.protocol.headers import GetTopicStatsInfo
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.names import is_dlq_topic, is_retry_topic, is_system_group, is_system_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -27,20 +27,6 @@ if TYPE_CHECKING:
     from ..blocking_client import Link
 
 Row: TypeAlias = dict[str, Any]
-
-# Groups that every broker has for its own tools.
-_TOOL_GROUPS = frozenset(
-    (
-        "CID_ONSAPI_OWNER",
-        "CID_ONSAPI_PERMISSION",
-        "CID_ONSAPI_PULL",
-        "CID_ONS-HTTP-PROXY",
-        "CID_SYS_RMQ_TRANS",
-        "FILTERSRV_CONSUMER",
-        "SELF_TEST_C_GROUP",
-        "TOOLS_CONSUMER",
-    )
-)
 
 
 class MetaRows:
@@ -230,7 +216,7 @@ class MetaRows:
             for topic in by_topic
         ]
         configs = await self._admin.groups.configs(address)
-        names = {self._for_user(group) for group in configs if not _is_tool(group)}
+        names = {self._for_user(group) for group in configs if not is_system_group(group)}
         return self._progress(stats), {name for name in names if name is not None}
 
     def _progress(self, stats: Iterable[tuple[str, ConsumeStats]]) -> list[Row]:
@@ -239,7 +225,7 @@ class MetaRows:
             group = self._for_user(name)
             for queue, offsets in sorted(of_topic.offset_table.items()):
                 topic = self._for_user(queue.topic)
-                if group is None or topic is None or _is_tool(name) or not self._is_wanted(topic):
+                if group is None or topic is None or is_system_group(name) or not self._is_wanted(topic):
                     continue
                 # Nothing was ever consumed where the offset is negative, so there is no distance from it either.
                 is_known = offsets.consumer_offset >= 0
@@ -298,10 +284,6 @@ def _kind(name: str, system: frozenset[str]) -> str:
     if is_dlq_topic(name):
         return "dlq"
     return "system" if name in system or is_system_topic(name) else "user"
-
-
-def _is_tool(group: str) -> bool:
-    return group in _TOOL_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def _ends_of(ends: TopicOffset) -> Row:

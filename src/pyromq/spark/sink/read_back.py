@@ -18,8 +18,8 @@ from pyromq.protocol.batch import unwrap
 from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.headers import PullMessage, PullMessageReply
 from pyromq.protocol.record import decode_records
+from pyromq.protocol.sysflag import PULL_SUBSCRIPTION
 
-from ..source.broker_metadata import SUBSCRIPTION
 from ..source.offsets import place
 from .identity import SPARK_TXN
 
@@ -122,7 +122,7 @@ async def _between(
     at = start
     is_first = start == 0
     while at < end:
-        header = PullMessage(group, wire.topic, wire.queue_id, at, end - at, SUBSCRIPTION, 0, 0, 0, "*", "TAG")
+        header = PullMessage(group, wire.topic, wire.queue_id, at, end - at, PULL_SUBSCRIPTION, 0, 0, 0, "*", "TAG")
         reply = await link.client.calls.pull(address, header)
         answer = reply.header(PullMessageReply)
         if reply.code == ResponseCode.SUCCESS:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyromq.client.names import is_retry_topic
 from pyromq.client.producer import outgoing as outgoings
 from pyromq.client.producer.attempts import FAILURES, SendSettings
 from pyromq.client.producer.outgoing import Outgoing
@@ -35,6 +34,7 @@ from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
 from pyromq.protocol.batch import ITEM_OVERHEAD, BatchItem, encode_batch
 from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.names import is_retry_topic
 
 from .messages import BadRow, OutRow
 from .read_back import read_back

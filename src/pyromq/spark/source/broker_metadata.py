@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from pyromq.client import AdminClient
-from pyromq.client.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from pyromq.errors import NoPermission, PyroMQError, RemoteProtocolError, RouteNotFound
 from pyromq.protocol.bodies import TopicStatsTable
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import Command
 from pyromq.protocol.headers import GetTopicStatsInfo, PullMessage, PullMessageReply
+from pyromq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from pyromq.protocol.record import decode_record
+from pyromq.protocol.sysflag import PULL_SUBSCRIPTION
 
 from .offsets import place
 from .time_search import first_at
@@ -43,8 +44,6 @@ _ROUTES_FOR = 5.0  # seconds that routes are believed
 _BUDGET = 10.0  # requests a second to one broker
 _AT_ONCE = 16
 _SAMPLE = 32  # messages whose size is looked at
-# Bit of a pull's sysFlag: the expression is in the request. Nothing has to be registered for that.
-SUBSCRIPTION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +289,9 @@ class BrokerMetadata:
 
     async def _pull(self, queue: MessageQueue, offset: int, count: int) -> Command:
         wire = self.link.on_wire(queue)
-        header = PullMessage(self.group, wire.topic, wire.queue_id, offset, count, SUBSCRIPTION, 0, 0, 0, "*", "TAG")
+        header = PullMessage(
+            self.group, wire.topic, wire.queue_id, offset, count, PULL_SUBSCRIPTION, 0, 0, 0, "*", "TAG"
+        )
         return await self.link.client.calls.pull(self._address(queue), header)
 
     # Inside

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from pyromq.errors import PyroMQError
 from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.headers import PullMessage
-
-from .broker_metadata import SUBSCRIPTION
+from pyromq.protocol.sysflag import PULL_SUBSCRIPTION, PULL_SUSPEND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SUSPEND = 2  # bit of a pull's sysFlag: hold it
 _HELD_FOR = 15.0
 _ANSWERED_WITHIN = 30.0
 _MOST = 64
@@ -82,7 +80,7 @@ class Arrivals:
                 queue_id=wire.queue_id,
                 queue_offset=end,
                 max_msg_nums=1,
-                sys_flag=SUBSCRIPTION | _SUSPEND,
+                sys_flag=PULL_SUBSCRIPTION | PULL_SUSPEND,
                 commit_offset=0,
                 suspend_timeout_millis=int(_HELD_FOR * 1000),
                 sub_version=0,

@@ -31,12 +31,12 @@ from pyromq.errors import (
 )
 from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.headers import PullMessage, PullMessageReply
+from pyromq.protocol.sysflag import PULL_SUBSCRIPTION
 
 from ..blocking_client import Link
 from ..decode.columns import MAX_BYTES, MAX_ROWS, decode
 from ..decode.selection import Selection
 from ..schema import column_name
-from .broker_metadata import SUBSCRIPTION
 from .offsets import place
 from .read_ahead import ReadAhead
 
@@ -277,7 +277,7 @@ class _Asking:
             queue_id=wire.queue_id,
             queue_offset=offset,
             max_msg_nums=count,
-            sys_flag=SUBSCRIPTION,
+            sys_flag=PULL_SUBSCRIPTION,
             commit_offset=0,
             suspend_timeout_millis=0,
             sub_version=0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from pyromq.client.names import retry_topic
 from pyromq.protocol import properties as props
 from pyromq.protocol.bodies import (
     CMResult,
@@ -21,6 +20,7 @@ from pyromq.protocol.bodies import (
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import SendMessageReply, SendMessageV2
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.names import retry_topic
 
 TOPIC = "orders"
 GROUP = "billing"

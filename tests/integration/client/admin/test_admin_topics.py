@@ -23,6 +23,7 @@ from pyromq.errors import (
 from pyromq.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.headers import CreateTopic
+from pyromq.protocol.permissions import PERM_READ
 
 
 async def test_a_topic_is_made_shown_changed_and_deleted(cluster, admin):
@@ -35,7 +36,7 @@ async def test_a_topic_is_made_shown_changed_and_deleted(cluster, admin):
     assert (queues.broker_name, queues.read_queue_nums, queues.write_queue_nums, queues.perm) == ("broker-a", 6, 5, 6)
     assert list(await admin.topics.stats("made")) == [queue(number, "made") for number in range(5)]
 
-    await admin.topics.update("made", perm=topics.READ)
+    await admin.topics.update("made", perm=PERM_READ)
     config = (await admin.topics.config("made"))["broker-a"]
     assert (config.perm, config.read_queue_nums, config.write_queue_nums) == (4, 6, 5)
     assert (await admin.topics.configs("broker-a"))["made"] == config
