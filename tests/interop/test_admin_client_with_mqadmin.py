@@ -16,7 +16,7 @@ from tests.interop.drivers import Driver, Sent
 from tests.interop.pyromq_up import BROKER, CLUSTER, PyroMQ
 
 from pyromq.client.admin import AdminClient, TrackState
-from pyromq.client.consumer.consumer import Consumer
+from pyromq.client.consumer.push_consumer import Consumer
 from pyromq.client.producer.producer import Producer
 from pyromq.errors import NoMessage, TopicNotFound
 from pyromq.protocol.bodies import CMResult

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
         MachineRoomNearby,
         Strategy,
     )
-    from .consumer.consumer import Consumer
     from .consumer.offset_store import LocalOffsetStore, OffsetStore, ReadFrom
+    from .consumer.outcomes import Ack, AckUpTo, Commit, DeadLetter, Retry, Rollback, Suspend
     from .consumer.pull_consumer import PullConsumer, Pulled
-    from .consumer.received import ReceivedMessage
-    from .consumer.results import Ack, AckUpTo, Commit, DeadLetter, Retry, Rollback, Suspend
+    from .consumer.push_consumer import Consumer
+    from .consumer.received_message import ReceivedMessage
     from .consumer.start_offset import StartAt
     from .consumer.subscriptions import Sql
     from .credentials import Credentials
@@ -78,18 +78,18 @@ __all__ = [
 ]
 
 _PLACES = {
-    "Ack": ".consumer.results",
-    "AckUpTo": ".consumer.results",
+    "Ack": ".consumer.outcomes",
+    "AckUpTo": ".consumer.outcomes",
     "AdminClient": ".admin",
     "Averagely": ".consumer.allocation",
     "AveragelyByCircle": ".consumer.allocation",
     "Client": ".client",
-    "Commit": ".consumer.results",
+    "Commit": ".consumer.outcomes",
     "Config": ".consumer.allocation",
     "ConsistentHash": ".consumer.allocation",
-    "Consumer": ".consumer.consumer",
+    "Consumer": ".consumer.push_consumer",
     "Credentials": ".credentials",
-    "DeadLetter": ".consumer.results",
+    "DeadLetter": ".consumer.outcomes",
     "Hook": ".hooks",
     "LocalOffsetStore": ".consumer.offset_store",
     "MachineRoom": ".consumer.allocation",
@@ -102,15 +102,15 @@ _PLACES = {
     "PullConsumer": ".consumer.pull_consumer",
     "Pulled": ".consumer.pull_consumer",
     "ReadFrom": ".consumer.offset_store",
-    "ReceivedMessage": ".consumer.received",
-    "Retry": ".consumer.results",
-    "Rollback": ".consumer.results",
+    "ReceivedMessage": ".consumer.received_message",
+    "Retry": ".consumer.outcomes",
+    "Rollback": ".consumer.outcomes",
     "SendResult": ".producer.send_result",
     "SendStatus": ".producer.send_result",
     "Sql": ".consumer.subscriptions",
     "StartAt": ".consumer.start_offset",
     "Strategy": ".consumer.allocation",
-    "Suspend": ".consumer.results",
+    "Suspend": ".consumer.outcomes",
     "Transaction": ".producer.transactions",
     "TransactionProducer": ".producer.transactions",
     "TxSendResult": ".producer.send_result",

@@ -23,12 +23,12 @@ from pyromq.remoting.address_server import look_up, lookup_url
 from pyromq.remoting.tls import client_context
 
 from . import identity
-from .broker_calls import Served
 from .calls import BrokerCalls
 from .hooks import HookList
 from .members import ConsumerMember, ProducerMember
 from .name_server_addresses import configured
 from .names import Namespace
+from .processor import Served
 from .producer.replies import Replies
 from .routes import Routes
 from .tasks import Tasks

@@ -28,7 +28,7 @@ from .hooks import Hook, MessageType
 from .identity import make_uniq_key
 from .producer.attempts import SendSettings
 from .producer.send_result import DEFAULT_REGION, SendStatus
-from .producer.sending import HiddenProducer, Sender
+from .producer.sender import HiddenProducer, Sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

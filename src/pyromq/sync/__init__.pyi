@@ -38,13 +38,13 @@ from pyromq.client.admin.acl import Account, Acl, AclVersion, User
 from pyromq.client.admin.offsets import ResetResult
 from pyromq.client.admin.progress import GroupProgress
 from pyromq.client.admin.tracks import MessageTrack
-from pyromq.client.consumer.consumer import H
 from pyromq.client.consumer.handlers import Handler, OnError, Predicate
-from pyromq.client.consumer.pull_answers import PullResult
+from pyromq.client.consumer.pull_result import PullResult
+from pyromq.client.consumer.push_consumer import H
 from pyromq.client.consumer.subscriptions import Expression
+from pyromq.client.consumer.topic_watch import QueuesListener
 from pyromq.client.producer.selectors import Selector
 from pyromq.client.producer.transactions import Check, Execute, HalfMessage
-from pyromq.client.topic_watch import QueuesListener
 from pyromq.protocol.bodies import (
     BrokerStatsData,
     ClusterInfo,

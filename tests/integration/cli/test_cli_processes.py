@@ -159,7 +159,7 @@ def test_a_command_imports_little(cluster, tmp_path, form):
     assert not {
         "pyromq.broker",
         "pyromq.store",
-        "pyromq.client.consumer.consumer",
+        "pyromq.client.consumer.push_consumer",
         "pyromq.client.producer.producer",
     } & {*modules}
     assert len(modules) < MODULES_AT_MOST, len(modules)

@@ -40,7 +40,7 @@ from pyromq.protocol.message import MessageExt, decode_records
 from pyromq.protocol.names import TOOLS_GROUP
 from pyromq.remoting import join_address
 
-from ..consumer.pull_answers import decode_pull
+from ..consumer.pull_result import decode_pull
 from ..consumer.subscriptions import ALL, subscription_data
 from .asking import RELAYED, SLOW, each
 from .times import to_millis
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pyromq.protocol.command import Command
     from pyromq.protocol.message_queue import MessageQueue
 
-    from ..consumer.pull_answers import PullResult
+    from ..consumer.pull_result import PullResult
     from ..consumer.subscriptions import Expression
     from .asking import Asking
     from .groups import GroupAdmin

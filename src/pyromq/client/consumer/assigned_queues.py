@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .poll_buffer import PollBuffer
-from .queue_reader import QueueReader
+from .poll_reader import QueueReader
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from ..client import Client
     from ..tasks import Tasks
+    from .poll_reader import ReadSettings
     from .process_queue import ProcessQueue
-    from .queue_reader import ReadSettings
 
 
 class Reading:

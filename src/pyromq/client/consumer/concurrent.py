@@ -17,8 +17,8 @@ import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from .backlog import Backlog, BacklogClosed, on_loop
-from .received import ReceivedMessage
-from .results import ACK, Ack, DeadLetter, Outcome, Retry, per_message
+from .outcomes import ACK, Ack, DeadLetter, Outcome, Retry, per_message
+from .received_message import ReceivedMessage
 from .send_back import NEVER
 
 if TYPE_CHECKING:

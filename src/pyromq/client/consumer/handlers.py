@@ -18,7 +18,7 @@ from pyromq.protocol import sysflag
 from pyromq.protocol.names import retry_topic
 
 from ..hooks import ConsumeContext, ConsumeReturn, HookList
-from .results import ACK, RETRY, Ack, AckUpTo, Commit, Outcome, outcome_of
+from .outcomes import ACK, RETRY, Ack, AckUpTo, Commit, Outcome, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..names import Namespace
     from .consume_stats import TopicStats
-    from .received import ReceivedMessage
+    from .received_message import ReceivedMessage
 
     Handler: TypeAlias = Callable[[Any], object]
     Predicate: TypeAlias = Callable[[ReceivedMessage], object]

@@ -6,13 +6,13 @@ import contextlib
 from typing import TYPE_CHECKING, Protocol
 
 from .backlog import BacklogClosed
-from .results import ACK
+from .outcomes import ACK
 
 if TYPE_CHECKING:
     import asyncio
 
-    from .received import ReceivedMessage
-    from .results import Outcome
+    from .outcomes import Outcome
+    from .received_message import ReceivedMessage
 
 
 class Source(Protocol):

@@ -19,8 +19,8 @@ import time
 from typing import TYPE_CHECKING
 
 from .backlog import TURN, Backlog, on_loop
-from .received import Context, ReceivedMessage
-from .results import ACK, Ack, Commit, DeadLetter, Outcome, Rollback, Suspend, per_message
+from .outcomes import ACK, Ack, Commit, DeadLetter, Outcome, Rollback, Suspend, per_message
+from .received_message import Context, ReceivedMessage
 from .send_back import NEVER
 
 if TYPE_CHECKING:

@@ -30,16 +30,16 @@ from pyromq.protocol.versions import version_name
 from ..client import Client
 from ..names import check_group, check_topic
 from ..tasks import Tasks
-from ..topic_watch import TopicWatch
 from .allocation import Averagely
 from .assigned_queues import Reading
 from .offset_store import BrokerOffsetStore, LocalOffsetStore, ReadFrom
+from .poll_reader import ReadSettings, pull_once
 from .process_queue import ProcessQueue
-from .queue_reader import ReadSettings, pull_once
 from .rebalance import SOON, Rebalancer
-from .received import ReceivedMessage
+from .received_message import ReceivedMessage
 from .start_offset import StartAt, consume_from_where, find_offset, is_strict, start_offset
 from .subscriptions import ALL, SQL92, Sql, subscription_data
+from .topic_watch import TopicWatch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from pyromq.protocol.message_queue import MessageQueue
 
     from ..tasks import Periodic
-    from ..topic_watch import QueuesListener
     from .allocation import Strategy
     from .offset_store import OffsetStore
-    from .pull_answers import PullResult, PullStatus
-    from .queue_reader import QueueReader
+    from .poll_reader import QueueReader
+    from .pull_result import PullResult, PullStatus
+    from .topic_watch import QueuesListener
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.headers import PullMessage
 
 from .offset_store import ReadFrom
-from .pull_answers import PullStatus, decode_pull
+from .pull_result import PullStatus, decode_pull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .consume_stats import TopicStats
     from .offset_store import OffsetStore
     from .process_queue import ProcessQueue
-    from .pull_answers import PullResult
+    from .pull_result import PullResult
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from pyromq.protocol.names import retry_topic
 
 from ..hooks import HookList
 from ..producer.request_reply import reply
-from ..producer.sending import HiddenProducer
+from ..producer.sender import HiddenProducer
 from ..tasks import Tasks
 from ..trace import CONSUME, TraceHook
 from .concurrent import ConcurrentConsumption
@@ -35,11 +35,11 @@ from .consume_stats import SAMPLE_EVERY, ConsumeStats
 from .handlers import Handling, Listeners
 from .offset_store import BrokerOffsetStore, LocalOffsetStore
 from .ordered import OrderedConsumption
+from .outcomes import Ack, Commit, Rollback
 from .pull_loop import Limits, Puller, PullLoop
 from .queue_locks import FIRST_REFRESH, FORCE_AFTER, REFRESH, QueueLocks
 from .rebalance import SOON, Rebalancer
-from .received import ReceivedMessage
-from .results import Ack, Commit, Rollback
+from .received_message import ReceivedMessage
 from .running_info import running_info
 from .send_back import SendBack
 from .start_offset import StartAt, consume_from_where, start_offset
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from .consumer_settings import ConsumerSettings
     from .handlers import Handler, Predicate
     from .offset_store import OffsetStore
+    from .outcomes import Outcome
     from .process_queue import ProcessQueue
-    from .results import Outcome
     from .subscriptions import Sql
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from pyromq.protocol.names import retry_topic
 if TYPE_CHECKING:
     from ..client import Client
     from ..producer.send_result import SendResult
-    from .received import ReceivedMessage
+    from .received_message import ReceivedMessage
 
 logger = logging.getLogger(__name__)
 

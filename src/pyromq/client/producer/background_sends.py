@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .outgoing import Outgoing
     from .send_frames import Form
-    from .sending import Sender, Target
+    from .sender import Sender, Target
 
 # Called once, with the result or with the error.
 End = Callable[[SendResult | None, BaseException | None], None]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .background_sends import End
     from .outgoing import Outgoing
     from .send_frames import Form
-    from .sending import Target
+    from .sender import Target
 
 # RocketMQ 5's figure for its own batching; at 1 KiB a message a request costs little per message already.
 BATCH_BYTES = 32 * 1024

@@ -34,7 +34,7 @@ from .outgoing import COMPRESSIONS, Outgoing, as_message, prepare
 from .recall import decode_handle
 from .request_reply import request
 from .selectors import selected, shard_index
-from .sending import Sender
+from .sender import Sender
 from .window import Window
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from pyromq.protocol.message import Message, MessageExt
     from pyromq.protocol.message_queue import MessageQueue
 
-    from ..consumer.received import ReceivedMessage
+    from ..consumer.received_message import ReceivedMessage
     from .selectors import Selector
     from .send_frames import Form
     from .send_result import SendResult
-    from .sending import Target
+    from .sender import Target
 
 
 _now = time.monotonic

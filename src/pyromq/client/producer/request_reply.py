@@ -17,7 +17,7 @@ from pyromq.protocol import properties as props
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.names import reply_topic
 
-from ..consumer.received import ReceivedMessage
+from ..consumer.received_message import ReceivedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .outgoing import Outgoing
     from .send_frames import Form
     from .send_result import SendResult
-    from .sending import HiddenProducer, Sender, Target
+    from .sender import HiddenProducer, Sender, Target
 
     # Makes the message ready, with further properties; gives it, where it goes, and the seconds that are left.
     Ready = Callable[[str], Awaitable[tuple[Outgoing, Target, Form | None, float]]]

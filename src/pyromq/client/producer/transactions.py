@@ -25,7 +25,7 @@ from pyromq.protocol.ids import decode_offset_message_id
 from pyromq.protocol.message import Message
 from pyromq.protocol.message_queue import MessageQueue
 
-from ..consumer.received import ReceivedMessage
+from ..consumer.received_message import ReceivedMessage
 from ..hooks import EndTransactionContext, MessageType
 from .attempts import DEFAULT_RETRY_CODES
 from .outgoing import as_message

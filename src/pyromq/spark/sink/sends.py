@@ -20,7 +20,7 @@ from pyromq.client.producer.attempts import FAILURES, SendSettings
 from pyromq.client.producer.outgoing import Outgoing
 from pyromq.client.producer.selectors import shard_index
 from pyromq.client.producer.send_result import SendStatus
-from pyromq.client.producer.sending import Sender
+from pyromq.client.producer.sender import Sender
 from pyromq.errors import (
     BrokerError,
     ConnectFailed,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyromq.client.producer.send_frames import Form
-    from pyromq.client.producer.sending import Target
+    from pyromq.client.producer.sender import Target
 
     from ..blocking_client import Link
     from ..options import SinkOptions

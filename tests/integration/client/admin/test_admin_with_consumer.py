@@ -10,7 +10,7 @@ from tests.integration.client.admin.admin_kit import GROUP, TOPIC, queue
 from tests.integration.client.cluster_kit import eventually
 
 from pyromq.client.admin import AdminClient, TrackState
-from pyromq.client.consumer.consumer import Consumer
+from pyromq.client.consumer.push_consumer import Consumer
 from pyromq.client.producer.producer import Producer
 from pyromq.protocol.bodies import CMResult
 from pyromq.protocol.message import Message

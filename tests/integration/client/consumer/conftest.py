@@ -8,7 +8,7 @@ import pytest
 from tests.integration.client.consumer.consume_kit import GROUP, quick_client
 
 from pyromq.broker.timers import schedule
-from pyromq.client.consumer.consumer import Consumer
+from pyromq.client.consumer.push_consumer import Consumer
 
 LEVELS = 18
 

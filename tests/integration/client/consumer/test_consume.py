@@ -29,8 +29,8 @@ from tests.integration.client.consumer.consume_kit import (
 )
 
 from pyromq.client.consumer import concurrent
-from pyromq.client.consumer.consumer import Consumer
-from pyromq.client.consumer.results import Ack, AckUpTo, DeadLetter, Retry
+from pyromq.client.consumer.outcomes import Ack, AckUpTo, DeadLetter, Retry
+from pyromq.client.consumer.push_consumer import Consumer
 from pyromq.client.consumer.subscriptions import Sql
 from pyromq.client.hooks import ConsumeReturn, Hook
 from pyromq.client.producer.producer import Producer

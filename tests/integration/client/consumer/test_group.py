@@ -29,9 +29,9 @@ from tests.integration.client.consumer.consume_kit import (
     watch,
 )
 
-from pyromq.client.consumer.consumer import Consumer
 from pyromq.client.consumer.offset_store import LocalOffsetStore
-from pyromq.client.consumer.results import DeadLetter, Retry
+from pyromq.client.consumer.outcomes import DeadLetter, Retry
+from pyromq.client.consumer.push_consumer import Consumer
 from pyromq.client.consumer.start_offset import StartAt
 from pyromq.errors import BrokerError, ConnectionLost
 from pyromq.protocol.bodies import CMResult, ConsumeMessageDirectlyResult, ConsumerRunningInfo, GetConsumerStatusBody

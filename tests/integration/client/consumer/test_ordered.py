@@ -27,7 +27,7 @@ from tests.integration.client.consumer.consume_kit import (
 
 from pyromq.client.consumer import ordered, queue_locks
 from pyromq.client.consumer.offset_store import LocalOffsetStore
-from pyromq.client.consumer.results import Commit, DeadLetter, Retry, Rollback, Suspend
+from pyromq.client.consumer.outcomes import Commit, DeadLetter, Retry, Rollback, Suspend
 from pyromq.client.consumer.start_offset import StartAt
 from pyromq.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody
 

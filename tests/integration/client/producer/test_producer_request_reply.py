@@ -11,7 +11,7 @@ from pyromq.client.client import Client
 from pyromq.client.producer.producer import Producer
 from pyromq.client.producer.recall import RecallHandle
 from pyromq.client.producer.request_reply import reply
-from pyromq.client.producer.sending import HiddenProducer
+from pyromq.client.producer.sender import HiddenProducer
 from pyromq.errors import BrokerError, InvalidMessage, ReplyError, ReplyTimeout, RequestTimeout, SendFailed
 from pyromq.protocol import properties as props
 from pyromq.protocol.bodies import HeartbeatData

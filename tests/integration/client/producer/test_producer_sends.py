@@ -16,7 +16,7 @@ from pyromq.client.credentials import Credentials
 from pyromq.client.hooks import Hook
 from pyromq.client.producer.producer import Producer
 from pyromq.client.producer.send_result import SendStatus
-from pyromq.client.producer.sending import HiddenProducer
+from pyromq.client.producer.sender import HiddenProducer
 from pyromq.errors import ConfigError, InvalidMessage, NoNameServer, RouteNotFound, StateError
 from pyromq.protocol.message import Message
 from pyromq.protocol.message_queue import MessageQueue

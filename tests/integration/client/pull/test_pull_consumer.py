@@ -10,8 +10,8 @@ import pytest
 from tests.integration.client.cluster_kit import eventually
 from tests.integration.client.pull.pull_kit import GROUP, TOPIC, committed, consumer_of, put, queue, read, until
 
-from pyromq.client.consumer.pull_answers import PullStatus
 from pyromq.client.consumer.pull_consumer import PullConsumer
+from pyromq.client.consumer.pull_result import PullStatus
 from pyromq.client.consumer.start_offset import StartAt
 from pyromq.errors import ConfigError, ConnectFailed, OffsetOutOfRange, RouteNotFound, StateError
 from pyromq.protocol.codes import RequestCode
@@ -485,7 +485,7 @@ async def test_broadcasting_members_read_everything_each_and_remember_it_themsel
 
 
 async def test_reading_goes_on_when_the_broker_was_away(topic, monkeypatch):
-    monkeypatch.setattr("pyromq.client.consumer.queue_reader.AFTER_ERROR", 0.02)
+    monkeypatch.setattr("pyromq.client.consumer.poll_reader.AFTER_ERROR", 0.02)
     await put(topic, b"before")
     async with consumer_of(topic, {TOPIC: "*"}) as consumer:
         assert await read(consumer, 1) == [b"before"]

@@ -69,7 +69,7 @@ async def test_a_queue_whose_progress_cannot_be_looked_up_is_skipped_not_started
 
 
 async def test_an_assigned_queue_whose_progress_cannot_be_looked_up_waits(broker, monkeypatch):
-    monkeypatch.setattr("pyromq.client.consumer.queue_reader.AFTER_NO_START", 0.01)
+    monkeypatch.setattr("pyromq.client.consumer.poll_reader.AFTER_NO_START", 0.01)
     broker.refusals[RequestCode.QUERY_CONSUMER_OFFSET] = 1
     consumer = consumer_of(broker)
     consumer.assign([queue()])
@@ -107,7 +107,7 @@ async def test_a_broker_that_answers_at_once_is_not_asked_in_a_tight_loop(broker
 
 @pytest.mark.parametrize("code", [215, 1])
 async def test_a_refused_pull_is_made_again(broker, monkeypatch, code):
-    monkeypatch.setattr("pyromq.client.consumer.queue_reader.AFTER_ERROR", 0.01)
+    monkeypatch.setattr("pyromq.client.consumer.poll_reader.AFTER_ERROR", 0.01)
     broker.refusals[RequestCode.PULL_MESSAGE] = code
     async with consumer_of(broker, {TOPIC: "*"}) as consumer:
         await until(lambda: len(broker.spy.asked(RequestCode.PULL_MESSAGE)) > 2)
@@ -116,7 +116,7 @@ async def test_a_refused_pull_is_made_again(broker, monkeypatch, code):
 
 
 async def test_a_broker_that_does_not_know_the_group_hears_of_it(broker, monkeypatch):
-    monkeypatch.setattr("pyromq.client.consumer.queue_reader.AFTER_ERROR", 0.01)
+    monkeypatch.setattr("pyromq.client.consumer.poll_reader.AFTER_ERROR", 0.01)
     broker.refusals[RequestCode.PULL_MESSAGE] = 26
     async with consumer_of(broker, {TOPIC: "*"}) as consumer:
         before = len(broker.heartbeats)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pyromq.client.consumer.consumer import Consumer
+from pyromq.client.consumer.push_consumer import Consumer
 from pyromq.client.consumer.send_back import UNLIMITED
 from pyromq.errors import ConfigError, InvalidMessage
 

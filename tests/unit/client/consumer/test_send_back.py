@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.consumer.received import ReceivedMessage
+from pyromq.client.consumer.received_message import ReceivedMessage
 from pyromq.client.consumer.send_back import NEVER, UNLIMITED, SendBack
 from pyromq.errors import ConnectFailed, ServerError
 from pyromq.protocol import properties as props

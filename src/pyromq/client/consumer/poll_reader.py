@@ -12,7 +12,7 @@ from pyromq.errors import BrokerError, FlowControl, PyroMQError
 from pyromq.protocol import sysflag
 from pyromq.protocol.headers import PullMessage
 
-from .pull_answers import PullStatus, decode_pull
+from .pull_result import PullStatus, decode_pull
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..tasks import Supervised
     from .poll_buffer import PollBuffer
     from .process_queue import ProcessQueue
-    from .pull_answers import PullResult
+    from .pull_result import PullResult
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ import pytest
 
 from pyromq.client.consumer.consume_stats import TopicStats
 from pyromq.client.consumer.handlers import Handling, Listener, Listeners
-from pyromq.client.consumer.received import ReceivedMessage
-from pyromq.client.consumer.results import ACK, RETRY, AckUpTo, Retry
+from pyromq.client.consumer.outcomes import ACK, RETRY, AckUpTo, Retry
+from pyromq.client.consumer.received_message import ReceivedMessage
 from pyromq.client.hooks import HookList
 from pyromq.client.names import Namespace
 from pyromq.errors import StateError

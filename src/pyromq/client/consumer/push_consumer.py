@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .allocation import Strategy
     from .handlers import Handler, OnError, Predicate
     from .offset_store import OffsetStore
-    from .received import ReceivedMessage
+    from .received_message import ReceivedMessage
     from .subscriptions import Sql
 
     H = TypeVar("H", bound=Handler)

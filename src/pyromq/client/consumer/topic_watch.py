@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .client import Client
+    from ..client import Client
 
     # Called with a topic and all its queues; plain or async.
     QueuesListener = Callable[[str, frozenset[MessageQueue]], Awaitable[None] | None]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.consumer.received import ReceivedMessage
-from pyromq.client.consumer.results import ACK, Retry
+from pyromq.client.consumer.outcomes import ACK, Retry
+from pyromq.client.consumer.received_message import ReceivedMessage
 from pyromq.errors import RemoteProtocolError, StateError
 from pyromq.protocol import properties as props
 from pyromq.protocol.ids import encode_host

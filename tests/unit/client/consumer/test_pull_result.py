@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.client.consumer.pull_answers import PullStatus, decode_pull
+from pyromq.client.consumer.pull_result import PullStatus, decode_pull
 from pyromq.client.consumer.subscriptions import Sql, subscription_data
 from pyromq.errors import CorruptRecord, MissingField, ProtocolError, RemoteProtocolError, StoreError
 from pyromq.protocol import sysflag

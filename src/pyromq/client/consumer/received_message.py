@@ -10,7 +10,7 @@ from pyromq.errors import RemoteProtocolError, StateError
 from pyromq.protocol import properties as props
 from pyromq.remoting.addresses import format_address
 
-from .results import ACK, DEAD_LETTER, Outcome, Retry
+from .outcomes import ACK, DEAD_LETTER, Outcome, Retry
 
 if TYPE_CHECKING:
     from pyromq.protocol.message import MessageExt

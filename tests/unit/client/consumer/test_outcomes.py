@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.client.consumer.results import (
+from pyromq.client.consumer.outcomes import (
     ACK,
     DEAD_LETTER,
     RETRY,
