@@ -107,19 +107,7 @@ _PULL_CONSUMER = Row(
         "resume": Kind.CALLS,
         "commit": Kind.AWAITS,
         "committed": Kind.AWAITS,
-    },
-    left_out=frozenset(
-        (
-            "topics",
-            "route_changed",
-            "heartbeat_data",
-            "wake_rebalance",
-            "reset_offsets",
-            "memory_offsets",
-            "running_info",
-            "consume_directly",
-        )
-    ),
+    }
 )
 
 _GROUPS = ("topics", "groups", "offsets", "messages", "brokers", "namesrv", "acl", "clients")

@@ -1,11 +1,11 @@
-"""Reading: the queues that a pull consumer reads now, what it has buffered of them, and how far it is."""
+"""AssignedQueues: the queues that a pull consumer reads now, what it has buffered of them, and how far it is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from .poll_buffer import PollBuffer
-from .poll_reader import QueueReader
+from .poll_reader import PollReader
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .process_queue import ProcessQueue
 
 
-class Reading:
-    """One QueueReader for each queue, its task, and the buffer that they all fill. Only those tasks ever wait.
+class AssignedQueues:
+    """One PollReader for each queue, its task, and the buffer that they all fill. Only those tasks ever wait.
 
     `moved` has the positions that changed since somebody last took note of them, for the next commit.
     """
@@ -43,13 +43,13 @@ class Reading:
         self._settings = settings
         self._subscription = subscription
         self._start = start
-        self.buffer: PollBuffer[QueueReader, MessageExt] = PollBuffer(max_buffered)
-        self.readers: dict[MessageQueue, QueueReader] = {}
+        self.buffer: PollBuffer[PollReader, MessageExt] = PollBuffer(max_buffered)
+        self.readers: dict[MessageQueue, PollReader] = {}
         self.moved: dict[MessageQueue, int] = {}
 
     def add(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int | None) -> None:
         """Read `queue` from `offset` on; without one, from where `start` says."""
-        reader = QueueReader(
+        reader = PollReader(
             self._client,
             self._group,
             queue,
@@ -89,7 +89,7 @@ class Reading:
             self._note(reader)
         return [(reader.queue, messages) for reader, messages in taken]
 
-    def go_on_at(self, reader: QueueReader, offset: int) -> None:
+    def go_on_at(self, reader: PollReader, offset: int) -> None:
         """Forget what was pulled of a queue, and read it from `offset` on."""
         # Cancelled, its task does not get past the await that it is in: no answer to an old pull comes in between.
         if reader.task is not None:
@@ -106,9 +106,9 @@ class Reading:
             if reader.position is not None and topic in (None, queue.topic)
         }
 
-    def _run(self, reader: QueueReader) -> None:
+    def _run(self, reader: PollReader) -> None:
         reader.task = self._tasks.spawn(f"pull {reader.queue}", reader.run)
 
-    def _note(self, reader: QueueReader) -> None:
+    def _note(self, reader: PollReader) -> None:
         if reader.position is not None:
             self.moved[reader.queue] = reader.position

@@ -1,4 +1,4 @@
-"""The settings of a consumer, each with what it may be."""
+"""The settings of push and pull consumers, and what each of them may be."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyromq.errors import ConfigError
 from pyromq.protocol.names import DEFAULT_CONSUMER_GROUP
 
 from ..names import check_group
+from .poll_reader import ReadSettings
 from .send_back import CONCURRENT_RETRIES, UNLIMITED
 from .start_offset import StartAt, consume_from_where
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from .allocation import Strategy
     from .handlers import OnError
     from .offset_store import OffsetStore
+
+MIN_COMMIT_INTERVAL = 1.0
+# How far a consumer may pull ahead, at most.
+_PULL_RANGES = {"pull_batch": 1024, "max_cached": 65535, "max_cached_mib": 1024, "max_span": 65535}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,20 +47,8 @@ class ConsumerSettings:
     offset_store: OffsetStore | None
 
     def __post_init__(self) -> None:
-        check_group(self.group)
-        if self.group == DEFAULT_CONSUMER_GROUP:
-            raise ConfigError(f"{DEFAULT_CONSUMER_GROUP} is the name of no group: give one that says who consumes")
-        for name, low, high in (
-            ("max_concurrency", 1, 1000),
-            ("batch", 1, 1024),
-            ("pull_batch", 1, 1024),
-            ("max_cached", 1, 65535),
-            ("max_cached_mib", 1, 1024),
-            ("max_span", 1, 65535),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ConfigError(f"{name} must be between {low} and {high}, not {value!r}")
+        _check_group(self.group)
+        _check_ranges(self, max_concurrency=1000, batch=1024, **_PULL_RANGES)
         if self.max_retries is not None and self.max_retries < 0:
             raise ConfigError(f"max_retries must be 0 or more, or None for the usual number, not {self.max_retries}")
         if not self.consume_timeout > 0:
@@ -92,3 +85,59 @@ class ConsumerSettings:
             "consumeTimeout": self.consume_timeout / 60,
             "awaitTerminationMillisWhenShutdown": int(self.drain * 1000),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullSettings:
+    """What a `PullConsumer` was made with; see there."""
+
+    group: str
+    broadcast: bool
+    start_at: StartAt | datetime
+    allocate: Strategy
+    pull_batch: int
+    broker_wait: float
+    max_buffered: int
+    max_cached: int
+    max_cached_mib: int
+    max_span: int
+    auto_commit: bool
+    commit_interval: float
+    metadata_interval: float
+    offset_store: OffsetStore | None
+
+    def __post_init__(self) -> None:
+        _check_group(self.group)
+        _check_ranges(self, max_buffered=6_553_500, **_PULL_RANGES)
+        if self.commit_interval < MIN_COMMIT_INTERVAL:
+            raise ConfigError(
+                f"commit_interval is {self.commit_interval:g} s, at least {MIN_COMMIT_INTERVAL:g} is needed"
+            )
+        if self.broker_wait <= 0 or self.metadata_interval <= 0:
+            raise ConfigError("broker_wait and metadata_interval must be more than 0")
+
+    @property
+    def reads(self) -> ReadSettings:
+        """How each queue is read."""
+        return ReadSettings(
+            pull_batch=self.pull_batch,
+            suspend=self.broker_wait,
+            suspend_timeout=self.broker_wait + 10.0,
+            max_cached=self.max_cached,
+            max_cached_mib=self.max_cached_mib,
+            max_span=self.max_span,
+        )
+
+
+def _check_group(group: str) -> None:
+    check_group(group)
+    if group == DEFAULT_CONSUMER_GROUP:
+        raise ConfigError(f"{DEFAULT_CONSUMER_GROUP} is the name of no group: give one that says who consumes")
+
+
+def _check_ranges(settings: object, **highest: int) -> None:
+    """Each of these settings is at least 1, and at most what is said here."""
+    for name, high in highest.items():
+        value = getattr(settings, name)
+        if not 1 <= value <= high:
+            raise ConfigError(f"{name} must be between 1 and {high}, not {value!r}")

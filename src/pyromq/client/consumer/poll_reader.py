@@ -88,7 +88,7 @@ class ReadSettings:
     max_span: int = 2000
 
 
-class QueueReader:
+class PollReader:
     """One queue of a pull consumer. `run` is its task; the rest is called by the consumer, between two awaits of it.
 
     `position` is the offset of the next message to be handed out, None until that is known.
@@ -100,12 +100,12 @@ class QueueReader:
         group: str,
         queue: MessageQueue,
         process_queue: ProcessQueue,
-        buffer: PollBuffer[QueueReader, MessageExt],
+        buffer: PollBuffer[PollReader, MessageExt],
         settings: ReadSettings,
         *,
         subscription: Callable[[str], SubscriptionData | None],
         start: Callable[[MessageQueue], Awaitable[int | None]],
-        passed: Callable[[QueueReader], None],
+        passed: Callable[[PollReader], None],
         offset: int | None = None,
     ) -> None:
         self._client = client

@@ -11,7 +11,6 @@ before gets it again.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from dataclasses import dataclass
 from enum import Enum
@@ -19,64 +18,44 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from pyromq.errors import ConfigError, OffsetOutOfRange, PyroMQError, RouteNotFound, ServerError, StateError
-from pyromq.protocol.bodies.clients import ConsumerRunningInfo
-from pyromq.protocol.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel
-from pyromq.protocol.command import PROTOCOL_VERSION
+from pyromq.errors import ConfigError, OffsetOutOfRange, StateError
 from pyromq.protocol.headers import ConsumerSendMessageBack
-from pyromq.protocol.names import DEFAULT_CONSUMER_GROUP, is_retry_topic
-from pyromq.protocol.versions import version_name
+from pyromq.protocol.names import is_retry_topic
 
 from ..client import Client
-from ..names import check_group, check_topic
-from ..tasks import Tasks
+from ..identity import DEFAULT_INSTANCE
+from ..names import check_topic
 from .allocation import Averagely
-from .assigned_queues import Reading
-from .offset_store import BrokerOffsetStore, LocalOffsetStore, ReadFrom
-from .poll_reader import ReadSettings, pull_once
-from .process_queue import ProcessQueue
-from .rebalance import SOON, Rebalancer
+from .consumer_settings import PullSettings
+from .offset_store import ReadFrom
+from .poll_reader import pull_once
+from .pull_member import PullMember
 from .received_message import ReceivedMessage
-from .start_offset import StartAt, consume_from_where, find_offset, is_strict, start_offset
-from .subscriptions import ALL, SQL92, Sql, subscription_data
-from .topic_watch import TopicWatch
+from .send_back import CONCURRENT_RETRIES
+from .start_offset import StartAt, find_offset
+from .subscriptions import ALL, Sql, subscription_data
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from pyromq.protocol.bodies.clients import ConsumeMessageDirectlyResult
-    from pyromq.protocol.bodies.heartbeat import SubscriptionData
     from pyromq.protocol.message import MessageExt
     from pyromq.protocol.message_queue import MessageQueue
 
-    from ..tasks import Periodic
     from .allocation import Strategy
     from .offset_store import OffsetStore
-    from .poll_reader import QueueReader
+    from .poll_reader import PollReader
     from .pull_result import PullResult, PullStatus
     from .topic_watch import QueuesListener
 
-logger = logging.getLogger(__name__)
-
-MIN_COMMIT_INTERVAL = 1.0
 _PULL_TIMEOUT = 10.0
 _SEND_BACK_TIMEOUT = 3.0
-_MAX_RECONSUME_TIMES = 16
-_FIRST_METADATA = 10.0
-_FIRST_COMMIT = 10.0
 
 
 class _State(Enum):
     CREATED = "not started"
     RUNNING = "running"
     CLOSED = "closed"
-
-
-class _Mode(Enum):
-    NONE = "neither"
-    SUBSCRIBE = "subscribe"  # queues are shared with the other members of the group
-    ASSIGN = "assign"  # queues are those that the user named
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,52 +100,29 @@ class PullConsumer:
         metadata_interval: float = 30.0,
         offset_store: OffsetStore | None = None,
     ) -> None:
-        check_group(group)
-        if group == DEFAULT_CONSUMER_GROUP:
-            raise ConfigError(f"{DEFAULT_CONSUMER_GROUP} is RocketMQ's own; give your consumers a group name")
-        _check_range("pull_batch", pull_batch, 1, 1024)
-        _check_range("max_cached", max_cached, 1, 65535)
-        _check_range("max_cached_mib", max_cached_mib, 1, 1024)
-        _check_range("max_span", max_span, 1, 65535)
-        _check_range("max_buffered", max_buffered, 1, 6_553_500)
-        if commit_interval < MIN_COMMIT_INTERVAL:
-            raise ConfigError(f"commit_interval is {commit_interval:g} s, at least {MIN_COMMIT_INTERVAL:g} is needed")
-        if broker_wait <= 0 or metadata_interval <= 0:
-            raise ConfigError("broker_wait and metadata_interval must be more than 0")
-        # The folder of a broadcasting member's offsets is named by its client id, which so must not change.
-        instance_name = "DEFAULT" if broadcast else None
-        self._client = client or Client(namesrv, stream=True, instance_name=instance_name)
-        self.group = group
-        self._group = self._client.namespace.wrap(group)
-        self._broadcast = broadcast
-        self._start_at = start_at
-        self._settings = ReadSettings(
+        settings = PullSettings(
+            group=group,
+            broadcast=broadcast,
+            start_at=start_at,
+            allocate=allocate or Averagely(),
             pull_batch=pull_batch,
-            suspend=broker_wait,
-            suspend_timeout=broker_wait + 10.0,
+            broker_wait=broker_wait,
+            max_buffered=max_buffered,
             max_cached=max_cached,
             max_cached_mib=max_cached_mib,
             max_span=max_span,
+            auto_commit=auto_commit,
+            commit_interval=commit_interval,
+            metadata_interval=metadata_interval,
+            offset_store=offset_store,
         )
-        self._max_buffered = max_buffered
-        self._auto_commit = auto_commit
-        self._commit_interval = commit_interval
-        self._metadata_interval = metadata_interval
-        self._strategy = allocate or Averagely()
-        self._given_store = offset_store
-        self._store: OffsetStore
-        self._tasks: Tasks
-        self._reading: Reading
-        self._rebalancer: Rebalancer
-        self._rebalances: Periodic | None = None
+        # The folder of a broadcasting member's offsets is named by its client id, which so must not change.
+        instance_name = DEFAULT_INSTANCE if broadcast else None
+        self.group = group
+        self._client = client or Client(namesrv, stream=True, instance_name=instance_name)
+        self._settings = settings
         self._state = _State.CREATED
-        self._mode = _Mode.NONE
-        self._started_at = 0.0
-        # All names in here are those of the wire.
-        self._subscriptions: dict[str, SubscriptionData] = {}
-        self._assigned: list[MessageQueue] = []
-        self._committed_by_hand: set[MessageQueue] = set()
-        self._watch = TopicWatch(self._client, self._bare)
+        self._member = PullMember(self._client, settings, self._bare)
         for topic, expr in (topics or {}).items():
             self.subscribe(topic, expr)
 
@@ -182,25 +138,13 @@ class PullConsumer:
         """
         if self._state is not _State.CREATED:
             raise StateError(f"pull consumer {self.group} is {self._state.value}")
-        self._tasks = Tasks(f"pull consumer {self.group}")
-        self._reading = self._new_reading()
-        self._store = self._given_store or self._new_store()
-        self._rebalancer = self._new_rebalancer()
-        await self._client.join(self)
+        await self._member.start()
         try:
-            await self._store.load()
-            for topic in self.topics():
-                await self._prepare_topic(topic)
-            await self._client.heartbeat()
-            self._state = _State.RUNNING
-            self._started_at = time.time()
-            if self._mode is _Mode.SUBSCRIBE:
-                await self._rebalancer.run_once()
-            self._start_tasks()
-        except BaseException:
-            self._state = _State.CREATED
-            await self._stop()
+            self._check_open()  # `close` may have been called meanwhile
+        except StateError:
+            await self._member.close()
             raise
+        self._state = _State.RUNNING
         return self
 
     async def close(self) -> None:
@@ -212,12 +156,8 @@ class PullConsumer:
             self._state = _State.CLOSED
             return
         self._state = _State.CLOSED
-        self._reading.buffer.wake()
-        try:
-            await self._tasks.close()
-            await self._store.persist_all(self._owned(), wait=True)
-        finally:
-            await self._stop()
+        self._member.queues.buffer.wake()
+        await self._member.close()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -232,39 +172,29 @@ class PullConsumer:
 
         All members must subscribe alike: a broker keeps only what it heard last.
         """
-        self._enter(_Mode.SUBSCRIBE)
+        self._check_open()
         check_topic(topic)
-        wire = self._wrap(topic)
-        self._subscriptions[wire] = subscription_data(wire, expr, _now_ms())
-        if self._state is _State.RUNNING:
-            self._tasks.once(self._subscribed(wire), f"subscribe {topic}")
+        self._member.subscribe(self._wrap(topic), expr)
 
     def unsubscribe(self, topic: str) -> None:
         """Read `topic` no more; its progress is committed."""
-        self._subscriptions.pop(self._wrap(topic), None)
-        self.wake_rebalance()
+        self._member.unsubscribe(self._wrap(topic))
 
     def assign(self, queues: Iterable[MessageQueue], filters: Mapping[str, str | Sql] | None = None) -> None:
         """Read exactly these queues, whatever other members of the group read; again, to read others.
 
         `filters` selects messages by topic; without it, all. Queues that stay go on where they are.
         """
-        self._enter(_Mode.ASSIGN)
-        wanted = [self._wire(queue) for queue in queues]
+        self._check_open()
         expressions = {self._wrap(topic): expr for topic, expr in (filters or {}).items()}
-        version = _now_ms()
-        self._subscriptions = {
-            topic: subscription_data(topic, expressions.get(topic, ALL), version)
-            for topic in dict.fromkeys(queue.topic for queue in wanted)
-        }
-        self._assigned = wanted
-        if self._state is _State.RUNNING:
-            self._read_assigned()
+        self._member.assign(map(self._wire, queues), expressions)
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
         """The queues that are being read."""
-        return frozenset(map(self._bare, self._reading.readers)) if self._state is _State.RUNNING else frozenset()
+        if self._state is not _State.RUNNING:
+            return frozenset()
+        return frozenset(map(self._bare, self._member.queues.readers))
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """All queues of `topic`, whoever reads them. Raises RouteNotFound if there is no such topic."""
@@ -278,7 +208,7 @@ class PullConsumer:
         wants to hear of new ones.
         """
         check_topic(topic)
-        self._watch.add(self._wrap(topic), listener)
+        self._member.watch.add(self._wrap(topic), listener)
 
     # Messages
 
@@ -290,14 +220,14 @@ class PullConsumer:
         self._check_running()
         if max is not None and max < 1:
             raise ConfigError(f"cannot poll {max} messages")
-        reading = self._reading
-        if self._auto_commit and reading.moved:
-            self._note_progress(reading.moved)
-            reading.moved.clear()
-        if not reading.buffer and timeout > 0:
-            await reading.buffer.wait(timeout)
+        queues = self._member.queues
+        if self._settings.auto_commit and queues.moved:
+            self._member.note_progress(queues.moved)
+            queues.moved.clear()
+        if not queues.buffer and timeout > 0:
+            await queues.buffer.wait(timeout)
             self._check_running()
-        return [message for queue, batch in reading.take(max) for message in self._received(queue, batch)]
+        return [message for queue, batch in queues.take(max) for message in self._received(queue, batch)]
 
     def __aiter__(self) -> Self:
         return self
@@ -330,12 +260,12 @@ class PullConsumer:
         self._check_running()
         if offset < 0 or max < 1:
             raise ConfigError(f"cannot pull {max} messages from offset {offset}")
-        settings = self._settings
+        settings = self._settings.reads
         default_timeout = settings.suspend_timeout if wait else _PULL_TIMEOUT
         wire = self._wire(queue)
         result = await pull_once(
             self._client,
-            self._group,
+            self._member.group,
             wire,
             subscription_data(wire.topic, expr, _now_ms()),
             offset,
@@ -351,11 +281,11 @@ class PullConsumer:
         queue = self._wire(message.queue)
         header = ConsumerSendMessageBack(
             offset=message.commit_offset,
-            group=self._group,
+            group=self._member.group,
             delay_level=delay_level,
             origin_msg_id=message.id,
             origin_topic=queue.topic,
-            max_reconsume_times=_MAX_RECONSUME_TIMES,
+            max_reconsume_times=CONCURRENT_RETRIES,
         )
         address = await self._client.routes.master_or_refresh(queue)
         await self._client.calls.send_back(address, header, _SEND_BACK_TIMEOUT)
@@ -375,9 +305,9 @@ class PullConsumer:
             offset = to
         else:
             offset = await find_offset(self._client, reader.queue, to)
-        if self._reading.readers.get(reader.queue) is not reader:
+        if self._member.queues.readers.get(reader.queue) is not reader:
             raise StateError(f"{queue} was given up while its offset was looked for")
-        self._reading.go_on_at(reader, offset)
+        self._member.queues.go_on_at(reader, offset)
 
     def position(self, queue: MessageQueue) -> int | None:
         """The offset of the next message of `queue` to be handed out; None while that is not known."""
@@ -411,16 +341,14 @@ class PullConsumer:
         """
         self._check_running()
         if offsets is None:
-            wanted = self._reading.positions()
-            self._reading.moved.clear()
+            wanted = self._member.queues.positions()
+            self._member.queues.moved.clear()
         else:
             wanted = {self._wire(queue): offset for queue, offset in offsets.items()}
-        self._check_committable(wanted)
-        self._committed_by_hand.update(wanted.keys() - self._reading.readers.keys())
-        self._note_progress(wanted)
+        self._member.note_commit(wanted)
         if wait:
             outcomes = await asyncio.gather(
-                *(self._store.persist(queue, wait=True) for queue in wanted), return_exceptions=True
+                *(self._member.offsets.persist(queue, wait=True) for queue in wanted), return_exceptions=True
             )
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):
@@ -432,221 +360,29 @@ class PullConsumer:
         Of a queue that still has its first message a broker may also say 0 when the group never did, see StartAt.
         """
         self._check_running()
-        return await self._store.read(self._wire(queue), ReadFrom.MEMORY_FIRST)
+        return await self._member.offsets.read(self._wire(queue), ReadFrom.MEMORY_FIRST)
 
-    # What the client asks of its members
+    # Inside
 
-    def topics(self) -> Collection[str]:
-        return self._subscriptions.keys() | self._watch.topics
-
-    def route_changed(self, topic: str) -> None:
-        self.wake_rebalance()
-
-    def heartbeat_data(self) -> ConsumerData:
-        return ConsumerData(
-            group_name=self._group,
-            consume_type=ConsumeType.CONSUME_ACTIVELY,
-            message_model=MessageModel.BROADCASTING if self._broadcast else MessageModel.CLUSTERING,
-            consume_from_where=consume_from_where(self._start_at),
-            # Who assigns queues by hand takes no part in what the others of the group subscribe.
-            subscription_data_set=[] if self._mode is _Mode.ASSIGN else list(self._subscriptions.values()),
-            unit_mode=bool(self._client.unit_name),
-        )
-
-    def wake_rebalance(self) -> None:
-        if self._rebalances is not None:
-            self._rebalances.wake()
-
-    def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        if self._state is _State.RUNNING:
-            self._tasks.once(self._reset(offsets), f"reset {topic}")
-
-    def memory_offsets(self, topic: str) -> dict[MessageQueue, int]:
-        return self._store.memory(topic) | self._reading.positions(topic)
-
-    def running_info(self, jstack: bool) -> ConsumerRunningInfo:
-        epoch = time.time() - time.monotonic()
-        committed = {queue: offset for topic in self.topics() for queue, offset in self._store.memory(topic).items()}
-        return ConsumerRunningInfo(
-            properties={
-                "PROP_NAMESERVER_ADDR": ";".join(self._client.name_servers.addresses),
-                "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY.value,
-                "PROP_CLIENT_VERSION": version_name(PROTOCOL_VERSION),
-                "PROP_CONSUMEORDERLY": "false",
-                "PROP_CONSUMER_START_TIMESTAMP": str(int(self._started_at * 1000)),
-            },
-            subscription_set=list(self._subscriptions.values()),
-            mq_table={
-                queue: reader.process_queue.info(committed.get(queue, 0), epoch)
-                for queue, reader in self._reading.readers.items()
-            },
-        )
-
-    async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:
-        raise ServerError(f"{self.group} is a pull consumer and has no handler")
-
-    # Inside: starting and stopping
-
-    def _new_store(self) -> OffsetStore:
-        if self._broadcast:
-            return LocalOffsetStore.of(self._client.client_id, self._group)
-        return BrokerOffsetStore(self._client, self._group, strict=is_strict(self._start_at))
-
-    def _new_reading(self) -> Reading:
-        return Reading(
-            self._client,
-            self._group,
-            self._tasks,
-            self._settings,
-            self._max_buffered,
-            subscription=lambda topic: self._subscriptions.get(topic),
-            start=self._start_offset,
-        )
-
-    def _new_rebalancer(self) -> Rebalancer:
-        return Rebalancer(
-            self._client,
-            self._group,
-            self._strategy,
-            self._store,
-            topics=lambda: self._subscriptions.keys(),
-            start=self._start_offset,
-            added=self._reading.add,
-            removed=self._reading.remove,
-            renew=self._renew,
-            broadcast=self._broadcast,
-            watch_pulls=False,
-        )
-
-    def _start_tasks(self) -> None:
-        if self._mode is _Mode.SUBSCRIBE:
-            self._start_rebalancing()
-        elif self._mode is _Mode.ASSIGN:
-            self._read_assigned()
-        self._tasks.every("commit", min(_FIRST_COMMIT, self._commit_interval), self._commit_interval, self._persist)
-        first = min(_FIRST_METADATA, self._metadata_interval)
-        self._tasks.every("topic metadata", first, self._metadata_interval, self._watch.look)
-
-    async def _stop(self) -> None:
-        self._rebalances = None
-        self._reading.clear()
-        self._rebalancer.owned.clear()
-        try:
-            await self._tasks.close()
-        finally:
-            await self._client.leave(self)
-
-    async def _prepare_topic(self, topic: str) -> None:
-        """Find out where a topic is, and whether its brokers understand what is asked of them."""
-        try:
-            await self._client.routes.find(topic)
-        except RouteNotFound as exc:
-            logger.warning("%s: %s", self.group, exc)
-            return
-        subscription = self._subscriptions.get(topic)
-        if subscription is not None and subscription.expression_type == SQL92:
-            for name in self._client.routes.brokers_of(topic):
-                if (address := self._client.routes.master(name)) is not None:
-                    calls = self._client.calls
-                    await calls.check_subscription(address, self._client.client_id, self._group, subscription)
-                    return
-
-    async def _subscribed(self, topic: str) -> None:
-        try:
-            await self._prepare_topic(topic)
-        except PyroMQError as exc:
-            logger.warning("%s: %s", self.group, exc)
-        await self._client.heartbeat()
-        if self._rebalances is None:
-            self._start_rebalancing()
-        self.wake_rebalance()
-
-    def _start_rebalancing(self) -> None:
-        # Soon, even after a round at the start: who joined the group during that was not heard.
-        rebalancer = self._rebalancer
-        self._rebalances = self._tasks.every("rebalance", SOON, rebalancer.period, rebalancer.run_once)
-
-    # Inside: queues
-
-    def _read_assigned(self) -> None:
-        wanted = frozenset(self._assigned)
-        readers = self._reading.readers
-        for queue, reader in tuple(readers.items()):
-            if queue not in wanted:
-                self._reading.remove(queue, reader.process_queue)
-                self._tasks.once(self._forget(queue), f"forget {queue}")
-        for queue in self._assigned:
-            if queue not in readers:
-                self._reading.add(queue, ProcessQueue(time.monotonic()), None)
-
-    async def _forget(self, queue: MessageQueue) -> None:
-        try:
-            await self._store.persist(queue)
-        except (PyroMQError, OSError) as exc:
-            logger.warning("%s: progress at %s not committed: %s", self.group, queue, exc)
-        if queue not in self._reading.readers:
-            self._store.remove(queue)
-
-    async def _start_offset(self, queue: MessageQueue) -> int | None:
-        return await start_offset(self._client, self._group, queue, self._start_at, self._store)
-
-    def _renew(self, topic: str) -> None:
-        subscription = self._subscriptions.get(topic)
-        if subscription is not None:
-            self._subscriptions[topic] = msgspec.structs.replace(subscription, sub_version=_now_ms())
-
-    async def _reset(self, offsets: dict[MessageQueue, int]) -> None:
-        for queue, offset in offsets.items():
-            reader = self._reading.readers.get(queue)
-            if reader is not None:
-                self._reading.go_on_at(reader, offset)
-                self._store.update(queue, offset)
-                await self._store.persist(queue)
-
-    # Inside: progress
-
-    def _note_progress(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """These are to be committed, by whoever tells the brokers next."""
-        for queue, offset in offsets.items():
-            self._store.update(queue, offset)
-
-    async def _persist(self) -> None:
-        await self._store.persist_all(self._owned())
-
-    def _owned(self) -> set[MessageQueue]:
-        return self._reading.readers.keys() | self._committed_by_hand
-
-    def _check_committable(self, offsets: Mapping[MessageQueue, int]) -> None:
-        for queue, offset in offsets.items():
-            if offset < 0:
-                raise ConfigError(f"cannot commit offset {offset} of {queue}")
-            if self._mode is _Mode.SUBSCRIBE and queue not in self._reading.readers:
-                raise StateError(f"{queue} is not assigned to this member; another one may be reading it")
-
-    # Inside: small things
-
-    def _enter(self, mode: _Mode) -> None:
+    def _check_open(self) -> None:
         if self._state is _State.CLOSED:
             raise StateError(f"pull consumer {self.group} is closed")
-        if self._mode not in (mode, _Mode.NONE):
-            raise StateError(f"pull consumer {self.group} is in {self._mode.value} mode and cannot also {mode.value}")
-        self._mode = mode
 
     def _check_running(self) -> None:
         if self._state is not _State.RUNNING:
             raise StateError(f"pull consumer {self.group} is {self._state.value}")
         self._client.check_open()
 
-    def _reader(self, queue: MessageQueue) -> QueueReader:
+    def _reader(self, queue: MessageQueue) -> PollReader:
         self._check_running()
-        reader = self._reading.readers.get(self._wire(queue))
+        reader = self._member.queues.readers.get(self._wire(queue))
         if reader is None:
             raise StateError(f"{queue} is not assigned to this consumer")
         return reader
 
-    def _readers_of(self, queues: Sequence[MessageQueue]) -> list[QueueReader]:
+    def _readers_of(self, queues: Sequence[MessageQueue]) -> list[PollReader]:
         self._check_running()
-        return [self._reader(queue) for queue in queues] if queues else list(self._reading.readers.values())
+        return [self._reader(queue) for queue in queues] if queues else list(self._member.queues.readers.values())
 
     def _received(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> list[ReceivedMessage]:
         bare = self._bare(queue)
@@ -669,11 +405,6 @@ class PullConsumer:
     def _bare(self, queue: MessageQueue) -> MessageQueue:
         topic = self._client.namespace.unwrap(queue.topic)
         return queue if topic == queue.topic else msgspec.structs.replace(queue, topic=topic)
-
-
-def _check_range(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise ConfigError(f"{name} is {value}, not within {low} and {high}")
 
 
 def _now_ms() -> int:

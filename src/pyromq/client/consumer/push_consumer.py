@@ -28,7 +28,7 @@ from ..names import check_topic
 from .allocation import Averagely
 from .consumer_settings import ConsumerSettings
 from .iteration import Iteration
-from .push_member import Consuming, Subscription
+from .push_member import PushMember, Subscription
 from .start_offset import StartAt
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Consumer:
         self.client = client or Client(namesrv, instance_name=DEFAULT_INSTANCE if broadcast else None)
         self._subscriptions: dict[str, Subscription] = {}
         self._iterated = False
-        self._consuming: Consuming | None = None
+        self._member: PushMember | None = None
         self._starting = False
         self._generation = fork_generation()
         self._asked_to_close: asyncio.Event | None = None
@@ -156,11 +156,11 @@ class Consumer:
         if handler is not None and not callable(handler):
             raise TypeError(f"a handler is called with messages, so it must be a function, not {handler!r}")
         subscription = Subscription(topic, expr, handler, where)
-        if self._consuming is not None:
+        if self._member is not None:
             self._running()
             if (handler is None) is not self._iterated:
                 raise StateError(_EXCLUSIVE)
-            self._consuming.subscribe(subscription)
+            self._member.subscribe(subscription)
         self._subscriptions[topic] = subscription
 
     def on(self, topic: str, expr: str | Sql = "*", *, where: Predicate | None = None) -> Callable[[H], H]:
@@ -175,7 +175,7 @@ class Consumer:
     async def unsubscribe(self, topic: str) -> None:
         """Want `topic` no more. When this returns its progress has been committed and its queues are given up."""
         self._subscriptions.pop(topic, None)
-        if self._consuming is not None:
+        if self._member is not None:
             await self._running().unsubscribe(topic)
 
     # Life
@@ -185,7 +185,7 @@ class Consumer:
 
         A topic that does not exist yet is no error: its messages come when it does.
         """
-        if self._consuming is not None or self._starting:
+        if self._member is not None or self._starting:
             raise StateError(f"consumer {self.group} is {self._state}; a consumer is started once")
         if not self._subscriptions:
             raise ConfigError(f"consumer {self.group} subscribes to nothing")
@@ -193,17 +193,17 @@ class Consumer:
         if any(handlers) and not all(handlers):
             raise StateError(_EXCLUSIVE)
         self._iterated = not any(handlers)
-        consuming = Consuming(self.client, self._settings, iterated=self._iterated)
+        member = PushMember(self.client, self._settings, iterated=self._iterated)
         for subscription in self._subscriptions.values():
-            consuming.subscribe(subscription)
+            member.subscribe(subscription)
         self._starting = True
         try:
-            await consuming.start()
+            await member.start()
         finally:
             self._starting = False
         self._asked_to_close = asyncio.Event()
         self._generation = fork_generation()
-        self._consuming = consuming
+        self._member = member
         return self
 
     async def close(self) -> None:
@@ -211,7 +211,7 @@ class Consumer:
 
         A handler that calls this cannot wait for its own end: there it returns at once, and closing goes on.
         """
-        if self._consuming is None:
+        if self._member is None:
             return
         caller = asyncio.current_task()
         if self._closing is None:
@@ -219,9 +219,9 @@ class Consumer:
                 raise StateError(f"consumer {self.group} belongs to the parent process")
             assert self._asked_to_close is not None
             self._asked_to_close.set()
-            closing = self._consuming.close(caller)
+            closing = self._member.close(caller)
             self._closing = asyncio.create_task(closing, name=f"close consumer {self.group}")
-        if not self._consuming.consumption.is_worker(caller):
+        if not self._member.consumption.is_worker(caller):
             await asyncio.shield(self._closing)
 
     async def run(self) -> None:
@@ -245,17 +245,17 @@ class Consumer:
         A message is done when the next one is asked for, or when its `ack()` is called. Leaving the loop, by an
         exception or by `break`, leaves its message to be delivered again. Several loops share the messages.
         """
-        consuming = self._running()
+        member = self._running()
         if not self._iterated:
             raise StateError(_EXCLUSIVE)
-        return Iteration(consuming.consumption, asyncio.get_running_loop())
+        return Iteration(member.consumption, asyncio.get_running_loop())
 
     # While it runs
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
         """The queues that are its own now; empty before the first rebalancing and after the end."""
-        return frozenset() if self._consuming is None else self._consuming.assignment
+        return frozenset() if self._member is None else self._member.assignment
 
     def pause(self) -> None:
         """Pull nothing more, and take or give up no queues. What was pulled is still consumed."""
@@ -267,15 +267,15 @@ class Consumer:
 
     @property
     def _state(self) -> str:
-        if self._consuming is None:
+        if self._member is None:
             return "starting" if self._starting else "not started"
         return "running" if self._closing is None else "closed"
 
-    def _running(self) -> Consuming:
-        if self._consuming is None or self._closing is not None:
+    def _running(self) -> PushMember:
+        if self._member is None or self._closing is not None:
             raise StateError(f"consumer {self.group} is {self._state}")
         self.client.check_open()
-        return self._consuming
+        return self._member
 
 
 _EXCLUSIVE = "a consumer has a handler for every topic, or none at all and is iterated over; not both"

@@ -1,4 +1,4 @@
-"""A consumer at work: all its parts from start to end, and what its client sees of it.
+"""A push consumer as a member of its group: its parts from start to end, and what its client sees of it.
 
     Rebalancer ─ which queues are ours ─> PullLoop per queue ─ messages ─> consumption ─ progress ─> OffsetStore
 
@@ -13,15 +13,11 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec.structs import replace
-
 from pyromq.errors import PyroMQError
 from pyromq.protocol.bodies import (
     CMResult,
     ConsumeMessageDirectlyResult,
-    ConsumerData,
     ConsumeType,
-    MessageModel,
 )
 from pyromq.protocol.names import retry_topic
 
@@ -33,32 +29,29 @@ from ..trace import CONSUME, TraceHook
 from .concurrent import ConcurrentConsumption
 from .consume_stats import SAMPLE_EVERY, ConsumeStats
 from .handlers import Handling, Listeners
-from .offset_store import BrokerOffsetStore, LocalOffsetStore
+from .membership import Membership
 from .ordered import OrderedConsumption
 from .outcomes import Ack, Commit, Rollback
 from .pull_loop import Limits, Puller, PullLoop
 from .queue_locks import FIRST_REFRESH, FORCE_AFTER, REFRESH, QueueLocks
 from .rebalance import SOON, Rebalancer
 from .received_message import ReceivedMessage
-from .running_info import running_info
 from .send_back import SendBack
-from .start_offset import StartAt, consume_from_where, start_offset
-from .subscriptions import SQL92, subscription_data
+from .subscriptions import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Sequence
 
-    from pyromq.protocol.bodies import ConsumerRunningInfo, SubscriptionData
+    from pyromq.protocol.bodies import ConsumerData, ConsumerRunningInfo, SubscriptionData
     from pyromq.protocol.message import MessageExt
     from pyromq.protocol.message_queue import MessageQueue
 
     from ..client import Client
     from ..producer.send_result import SendResult
-    from ..tasks import Periodic, Supervised
+    from ..tasks import Supervised
     from .consume_stats import TopicStats
     from .consumer_settings import ConsumerSettings
     from .handlers import Handler, Predicate
-    from .offset_store import OffsetStore
     from .outcomes import Outcome
     from .process_queue import ProcessQueue
     from .subscriptions import Sql
@@ -102,7 +95,7 @@ class Subscription:
         self.where = where
 
 
-class Consuming:
+class PushMember:
     """A started consumer; a `ConsumerMember` of its client."""
 
     # From the start on.
@@ -115,11 +108,21 @@ class Consuming:
         self._client = client
         self._iterated = iterated
         self._retry_topic = retry_topic(self.group)
-        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._membership = Membership(
+            client,
+            self.group,
+            ConsumeType.CONSUME_PASSIVELY,
+            start_at=settings.start_at,
+            broadcast=settings.broadcast,
+            offset_store=settings.offset_store,
+        )
+        self._membership.begin()
+        self._subscriptions = self._membership.subscriptions
+        self._offsets = self._membership.offsets
         self._stats = ConsumeStats()
         self._listeners = Listeners(client.namespace, self.group, self._topic_stats)
         if not settings.broadcast:
-            self._subscriptions[self._retry_topic] = subscription_data(self._retry_topic, "*", _now_ms())
+            self._membership.subscribe(self._retry_topic, ALL)
         self._trace = TraceHook(client, settings.group, CONSUME) if client.trace else None
         hooks = HookList([*client.hooks, *([self._trace] if self._trace else [])])
         self._handling = Handling(
@@ -134,20 +137,9 @@ class Consuming:
         self._tasks = Tasks(f"consumer {self.group}")
         self._locks = QueueLocks(client, self.group) if settings.ordered and not settings.broadcast else None
         self._pulls: dict[MessageQueue, Supervised] = {}
-        self._rebalance: Periodic | None = None
         # Whoever changes what is owned does so alone.
         self._changing = asyncio.Lock()
-        self._started_ms = _now_ms()
         self._paused = False
-        self._offsets: OffsetStore = self._offset_store()
-
-    def _offset_store(self) -> OffsetStore:
-        settings = self.settings
-        if settings.offset_store is not None:
-            return settings.offset_store
-        if settings.broadcast:
-            return LocalOffsetStore.of(self._client.client_id, self.group)
-        return BrokerOffsetStore(self._client, self.group, strict=settings.start_at is StartAt.LATEST_STRICT)
 
     # Life
 
@@ -158,7 +150,7 @@ class Consuming:
             self._assemble()
             await self._offsets.load()
             await asyncio.gather(*map(self._find_route, list(self._subscriptions)))
-            await asyncio.gather(*map(self._check, list(self._subscriptions.values())))
+            await asyncio.gather(*map(self._membership.check, list(self._subscriptions.values())))
             await self._client.heartbeat()
             self._begin()
         except BaseException:
@@ -218,10 +210,10 @@ class Consuming:
             settings.allocate,
             self._offsets,
             topics=self._subscriptions.keys,
-            start=self._start_offset,
+            start=self._membership.start_offset,
             added=self._added,
             removed=self._removed,
-            renew=self._renew,
+            renew=self._membership.renew,
             lock=self._locks.lock if self._locks else None,
             release=self._release if self._locks else None,
             broadcast=settings.broadcast,
@@ -239,26 +231,11 @@ class Consuming:
         tasks.every("statistics", SAMPLE_EVERY, SAMPLE_EVERY, self._sample)
         if self._locks is not None:
             tasks.every("locks", FIRST_REFRESH, REFRESH, self._refresh_locks)
-        self._rebalance = tasks.every("rebalance", 0.0, self._rebalance_period, self._rebalance_once)
+        self._membership.rebalance = tasks.every("rebalance", 0.0, self._rebalance_period, self._rebalance_once)
 
     async def _find_route(self, topic: str) -> None:
-        """A topic that does not exist yet may come to exist; a name server that cannot be asked is an error."""
-        routes = self._client.routes
-        if topic == self._retry_topic or routes.cached(topic) is not None:
-            return
-        if await routes.refresh(topic) is None:
-            logger.warning("%s: no broker has topic %s yet; waiting for it", self.group, topic)
-
-    async def _check(self, subscription: SubscriptionData) -> None:
-        """Have a broker say whether it understands an SQL expression."""
-        if subscription.expression_type != SQL92:
-            return
-        routes = self._client.routes
-        for name in routes.brokers_of(subscription.topic):
-            found = routes.replica(name, 0, False)
-            if found is not None:
-                await self._client.calls.check_subscription(found[0], self._client.client_id, self.group, subscription)
-                return
+        if topic != self._retry_topic:  # the broker makes that one when it hears of the group
+            await self._membership.find_route(topic)
 
     async def _abandon(self) -> None:
         """Undo a start that failed."""
@@ -275,8 +252,8 @@ class Consuming:
         `caller` is the task that asked for it.
         """
         consumption = self.consumption
-        if self._rebalance is not None:
-            await self._rebalance.stop()
+        if self._membership.rebalance is not None:
+            await self._membership.rebalance.stop()
         for pull in self._pulls.values():
             pull.cancel()
         consumption.stop()
@@ -309,16 +286,15 @@ class Consuming:
     def subscribe(self, subscription: Subscription) -> None:
         """Want a topic, or want it otherwise; while running that is told and acted on at once."""
         topic = self._client.namespace.wrap(subscription.topic)
-        data = subscription_data(topic, subscription.expression, _now_ms())
+        data = self._membership.subscribe(topic, subscription.expression)
         self._listeners.set(topic, subscription.handler, subscription.where)
-        self._subscriptions[topic] = data
-        if self._rebalance is not None:
+        if self._membership.rebalance is not None:
             self._tasks.once(self._subscribed(data), f"subscribe {topic}")
 
     async def _subscribed(self, data: SubscriptionData) -> None:
         try:
             await self._find_route(data.topic)
-            await self._check(data)
+            await self._membership.check(data)
         except PyroMQError as exc:
             self._handling.report(exc, None)
         await self._client.heartbeat()
@@ -361,9 +337,6 @@ class Consuming:
             return SOON
         return self._rebalancer.period()
 
-    async def _start_offset(self, queue: MessageQueue) -> int | None:
-        return await start_offset(self._client, self.group, queue, self.settings.start_at, self._offsets)
-
     def _added(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         self.consumption.added(queue, process_queue)
         pull = PullLoop(self._puller, queue, process_queue, offset)
@@ -374,20 +347,15 @@ class Consuming:
         if (pull := self._pulls.pop(queue, None)) is not None:
             pull.cancel()
 
-    def _renew(self, topic: str) -> None:
-        subscription = self._subscriptions.get(topic)
-        if subscription is not None:
-            self._subscriptions[topic] = replace(subscription, sub_version=_now_ms())
-
     async def _release(self, queue: MessageQueue, held: ProcessQueue) -> bool:
         """Give up a locked queue: only once its handler has ended, so that nobody else starts before."""
         assert self._locks is not None
-        await self._persist_one(queue)
+        await self._membership.persist(queue)
         overdue = time.monotonic() - held.last_lock > FORCE_AFTER
         if not await self.consumption.idle((queue,), _RELEASE_PATIENCE) and not overdue:
             held.try_unlock_times += 1
             return False
-        await self._persist_one(queue)
+        await self._membership.persist(queue)
         held.locked = False
         await self._locks.unlock((queue,))
         return True
@@ -405,7 +373,7 @@ class Consuming:
             if self._rebalancer.owned.get(queue) is not held:
                 return
             self._offsets.freeze(queue, offset)
-            await self._persist_one(queue, wait=True)
+            await self._membership.persist(queue, wait=True)
             await self._rebalancer.drop(queue, held)
         self.wake_rebalance()
 
@@ -413,12 +381,6 @@ class Consuming:
 
     async def _persist(self, *, wait: bool = False) -> None:
         await self._offsets.persist_all(self._rebalancer.owned.keys(), wait=wait)
-
-    async def _persist_one(self, queue: MessageQueue, *, wait: bool = False) -> None:
-        try:
-            await self._offsets.persist(queue, wait=wait)
-        except (PyroMQError, OSError) as exc:
-            logger.warning("%s: progress at %s not committed: %s", self.group, queue, exc)
 
     async def _reset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
         async with self._changing:
@@ -431,7 +393,7 @@ class Consuming:
                 logger.warning("%s: offsets of %s are reset while handlers still run", self.group, topic)
             for queue, held in moving.items():
                 self._offsets.freeze(queue, offsets[queue])
-                await self._persist_one(queue, wait=True)
+                await self._membership.persist(queue, wait=True)
                 await self._rebalancer.drop(queue, held)
         self.wake_rebalance()
 
@@ -452,38 +414,26 @@ class Consuming:
         self.wake_rebalance()
 
     def heartbeat_data(self) -> ConsumerData:
-        return ConsumerData(
-            consume_from_where=consume_from_where(self.settings.start_at),
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
-            group_name=self.group,
-            message_model=MessageModel.BROADCASTING if self.settings.broadcast else MessageModel.CLUSTERING,
-            subscription_data_set=list(self._subscriptions.values()),
-        )
+        return self._membership.heartbeat_data()
 
     def wake_rebalance(self) -> None:
-        if self._rebalance is not None:
-            self._rebalance.wake()
+        self._membership.wake_rebalance()
 
     def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        if self._rebalance is not None:
+        if self._membership.rebalance is not None:
             self._tasks.once(self._reset(topic, offsets), f"reset offsets of {topic}")
 
     def memory_offsets(self, topic: str) -> dict[MessageQueue, int]:
         return self._offsets.memory(topic)
 
     def running_info(self, jstack: bool) -> ConsumerRunningInfo:
-        topics = list(self._subscriptions)
-        return running_info(
+        return self._membership.running_info(
+            self._rebalancer.owned,
+            stacks=jstack,
             settings=self.settings.java_names(),
-            name_servers=self._client.name_servers.addresses,
             ordered=self.settings.ordered,
             pool_size=self.settings.max_concurrency,
-            started_ms=self._started_ms,
-            subscriptions=list(self._subscriptions.values()),
-            queues=self._rebalancer.owned,
-            offsets={queue: offset for topic in topics for queue, offset in self._offsets.memory(topic).items()},
-            status=self._stats.status(topics, time.monotonic()),
-            stacks=jstack,
+            status=self._stats.status(list(self._subscriptions), time.monotonic()),
         )
 
     async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:
@@ -522,7 +472,3 @@ def _direct_result(outcome: Outcome) -> CMResult:
     if isinstance(outcome, Commit):
         return CMResult.CR_COMMIT
     return CMResult.CR_ROLLBACK if isinstance(outcome, Rollback) else CMResult.CR_LATER
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -10,14 +10,14 @@ import time
 import traceback
 from typing import TYPE_CHECKING
 
-from pyromq.protocol.bodies import ConsumerRunningInfo, ConsumeType
+from pyromq.protocol.bodies import ConsumerRunningInfo
 from pyromq.protocol.command import PROTOCOL_VERSION
 from pyromq.protocol.versions import version_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyromq.protocol.bodies import ConsumeStatus, SubscriptionData
+    from pyromq.protocol.bodies import ConsumeStatus, ConsumeType, SubscriptionData
     from pyromq.protocol.message_queue import MessageQueue
 
     from .process_queue import ProcessQueue
@@ -35,8 +35,9 @@ def running_info(
     *,
     settings: Mapping[str, object],
     name_servers: Sequence[str],
+    consume_type: ConsumeType,
     ordered: bool,
-    pool_size: int,
+    pool_size: int | None,
     started_ms: int,
     subscriptions: Sequence[SubscriptionData],
     queues: Mapping[MessageQueue, ProcessQueue],
@@ -44,17 +45,18 @@ def running_info(
     status: Mapping[str, ConsumeStatus],
     stacks: bool,
 ) -> ConsumerRunningInfo:
-    """All of it as it is now. `settings` are told by the names that the Java client has for them."""
+    """All of it as it is now. `settings` have the names that the Java client has for them."""
     epoch = time.time() - time.monotonic()
     properties = {name: _text(value) for name, value in settings.items()}
     properties |= {
         NAME_SERVERS: ";".join(name_servers),
-        CONSUME_TYPE: ConsumeType.CONSUME_PASSIVELY.value,
+        CONSUME_TYPE: consume_type.value,
         CLIENT_VERSION: version_name(PROTOCOL_VERSION),
         ORDERLY: _text(ordered),
-        POOL_SIZE: str(pool_size),
         STARTED: str(started_ms),
     }
+    if pool_size is not None:
+        properties[POOL_SIZE] = str(pool_size)
     return ConsumerRunningInfo(
         properties=properties,
         subscription_set=sorted(subscriptions, key=lambda subscription: subscription.topic),

@@ -209,7 +209,7 @@ async def test_without_its_lock_a_queue_stands_still(cluster, consume, monkeypat
     before = serve(cluster, 41, omit)
 
     async def lost():
-        return not any(held.locked for held in consumer._consuming._rebalancer.owned.values())
+        return not any(held.locked for held in consumer._member._rebalancer.owned.values())
 
     await eventually(lost)
     await send(cluster, b"1")

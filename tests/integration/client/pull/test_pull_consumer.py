@@ -82,7 +82,7 @@ async def test_a_poll_gives_up_to_as_many_as_asked_for_out_of_any_queue(cluster)
     await put(cluster, *NUMBERS[:5])
     await put(cluster, *NUMBERS[5:10], queue_id=1)
     async with consumer_of(cluster, {TOPIC: "*"}, pull_batch=2) as consumer:
-        await until(lambda: len(consumer._reading.buffer) == 10)
+        await until(lambda: len(consumer._member.queues.buffer) == 10)
         assert len(await consumer.poll(max=3)) == 3
         assert len(await consumer.poll(max=99)) == 7
         assert {consumer.position(queue(0)), consumer.position(queue(1))} == {5}
@@ -113,7 +113,7 @@ async def test_a_message_for_an_idle_queue_is_delivered_at_once(topic):
 
 
 async def test_commits_of_the_handed_out_reach_the_broker_without_being_waited_for(topic, monkeypatch):
-    monkeypatch.setattr("pyromq.client.consumer.pull_consumer.MIN_COMMIT_INTERVAL", 0.01)
+    monkeypatch.setattr("pyromq.client.consumer.consumer_settings.MIN_COMMIT_INTERVAL", 0.01)
     await put(topic, b"a", b"b")
     async with consumer_of(topic, {TOPIC: "*"}, commit_interval=0.02) as consumer:
         await read(consumer, 2)
@@ -148,7 +148,7 @@ async def test_a_commit_of_one_queue_does_not_forget_the_progress_of_another(clu
     await put(cluster, b"a")
     await put(cluster, b"b", queue_id=1)
     async with consumer_of(cluster, {TOPIC: "*"}) as consumer:
-        await until(lambda: len(consumer._reading.buffer) == 2)
+        await until(lambda: len(consumer._member.queues.buffer) == 2)
         assert len(await consumer.poll(max=2)) == 2
         await consumer.commit({queue(0): 1})
         await consumer.poll(timeout=0)
@@ -199,9 +199,9 @@ async def test_after_a_seek_back_old_messages_come_again_and_buffered_ones_do_no
     await put(topic, *NUMBERS[:6])
     async with consumer_of(topic, {TOPIC: "*"}, pull_batch=2) as consumer:
         assert len(await consumer.poll()) == 2
-        await until(lambda: len(consumer._reading.buffer) == 4)
+        await until(lambda: len(consumer._member.queues.buffer) == 4)
         await consumer.seek(queue(), 1)
-        assert len(consumer._reading.buffer) == 0
+        assert len(consumer._member.queues.buffer) == 0
         assert consumer.position(queue()) == 1
         assert await read(consumer, 5) == NUMBERS[1:6]
         await consumer.seek(queue(), 6)
@@ -275,7 +275,7 @@ async def test_messages_that_nobody_wants_do_not_hold_progress_back(topic):
 async def test_a_paused_queue_is_not_pulled_but_what_was_pulled_is_handed_out(topic):
     await put(topic, b"before")
     async with consumer_of(topic, {TOPIC: "*"}) as consumer:
-        await until(lambda: len(consumer._reading.buffer) == 1)
+        await until(lambda: len(consumer._member.queues.buffer) == 1)
         # The next pull is under way already, and brings one more message.
         await until(lambda: topic.broker._parts.pulls.held)
         consumer.pause()
@@ -289,9 +289,9 @@ async def test_a_paused_queue_is_not_pulled_but_what_was_pulled_is_handed_out(to
 async def test_as_much_is_buffered_as_allowed_and_polling_makes_room(topic):
     await put(topic, *NUMBERS)
     async with consumer_of(topic, {TOPIC: "*"}, max_cached=10, pull_batch=8) as consumer:
-        await until(lambda: len(consumer._reading.buffer) == 16)
+        await until(lambda: len(consumer._member.queues.buffer) == 16)
         await asyncio.sleep(0.02)
-        assert len(consumer._reading.buffer) == 16
+        assert len(consumer._member.queues.buffer) == 16
         assert await read(consumer, 100) == NUMBERS
 
 
@@ -300,8 +300,8 @@ async def test_all_queues_together_buffer_no_more_than_allowed(cluster):
     await put(cluster, *NUMBERS[:20])
     await put(cluster, *NUMBERS[20:40], queue_id=1)
     async with consumer_of(cluster, {TOPIC: "*"}, max_buffered=4, pull_batch=4) as consumer:
-        await until(lambda: len(consumer._reading.buffer) >= 5)
-        assert len(consumer._reading.buffer) <= 12
+        await until(lambda: len(consumer._member.queues.buffer) >= 5)
+        assert len(consumer._member.queues.buffer) <= 12
         assert sorted(await read(consumer, 40)) == sorted(NUMBERS[:40])
 
 
@@ -387,7 +387,7 @@ async def test_a_topic_that_does_not_exist_yet_is_read_once_it_does(cluster):
             await consumer.queues(TOPIC)
         await cluster.create_topic(TOPIC, queues=1)
         await put(cluster, b"hello")
-        consumer.wake_rebalance()
+        consumer._member.wake_rebalance()
         assert await read(consumer, 1) == [b"hello"]
 
 
@@ -437,16 +437,16 @@ async def test_an_admin_resets_where_it_reads(topic):
     await put(topic, *NUMBERS[:4])
     async with consumer_of(topic, {TOPIC: "*"}) as consumer:
         assert len(await read(consumer, 4)) == 4
-        consumer.reset_offsets(TOPIC, {queue(): 2, queue(9): 1})
+        consumer._member.reset_offsets(TOPIC, {queue(): 2, queue(9): 1})
         assert await read(consumer, 2) == NUMBERS[2:4]
-        assert consumer.memory_offsets(TOPIC) == {queue(): 4}
+        assert consumer._member.memory_offsets(TOPIC) == {queue(): 4}
 
 
 async def test_it_tells_how_it_fares(topic):
     await put(topic, *NUMBERS[:4])
     async with consumer_of(topic, {TOPIC: "*"}) as consumer:
-        await until(lambda: len(consumer._reading.buffer) == 4)
-        info = consumer.running_info(False)
+        await until(lambda: len(consumer._member.queues.buffer) == 4)
+        info = consumer._member.running_info(False)
         assert info.mq_table[queue()].cached_msg_count == 4
         assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
         assert [data.topic for data in info.subscription_set] == [TOPIC]
@@ -519,6 +519,17 @@ async def test_it_must_be_started_before_it_is_used_and_not_twice(topic):
     for use in (consumer.poll(), consumer.commit(), consumer.seek(queue(), 0), consumer.start()):
         with pytest.raises(StateError, match="closed"):
             await use
+
+
+async def test_closed_while_it_starts_it_leaves_nothing_behind(topic):
+    consumer = consumer_of(topic, {TOPIC: "*"})
+    starting = asyncio.create_task(consumer.start())
+    await asyncio.sleep(0)
+    await consumer.close()
+    with pytest.raises(StateError, match="closed"):
+        await starting
+    assert consumer.assignment == frozenset()
+    assert "not started" in repr(consumer._client)
 
 
 async def test_without_name_servers_it_does_not_start_and_leaves_nothing_behind():

@@ -64,7 +64,7 @@ async def test_a_queue_whose_progress_cannot_be_looked_up_is_skipped_not_started
         assert not broker.pulls
         broker.refusals.clear()
         broker.offsets[0] = 120
-        consumer.wake_rebalance()
+        consumer._member.wake_rebalance()
         assert await read(consumer, 1) == [b"120"]
 
 
@@ -149,7 +149,7 @@ async def test_what_is_given_up_is_committed_first_and_its_buffer_is_forgotten(c
     for number in range(2):
         await put(cluster, b"a", b"b", b"c", queue_id=number)
     async with consumer_of(cluster, {TOPIC: "*"}, pull_batch=1) as one:
-        await until(lambda: len(one._reading.buffer) == 6)
+        await until(lambda: len(one._member.queues.buffer) == 6)
         done = [message.queue for _ in range(2) for message in await one.poll()]
         await one.poll()  # says that those two are done, and gives one of which nobody says so
         async with consumer_of(cluster, {TOPIC: "*"}) as other:
@@ -160,7 +160,7 @@ async def test_what_is_given_up_is_committed_first_and_its_buffer_is_forgotten(c
                 return await committed(cluster, lost.queue_id) == done.count(lost)
 
             await eventually(told)
-            assert all(reader.queue != lost for reader, _ in one._reading.buffer._batches)
+            assert all(reader.queue != lost for reader, _ in one._member.queues.buffer._batches)
             with pytest.raises(StateError, match="not assigned"):
                 one.position(lost)
 
@@ -172,7 +172,7 @@ async def test_a_member_that_the_broker_does_not_know_gives_up_everything_and_sa
         assert consumer.assignment == {queue()}
         broker.members = ["somebody else"]
         before = len(broker.heartbeats)
-        consumer.wake_rebalance()
+        consumer._member.wake_rebalance()
         await until(lambda: not consumer.assignment)
         assert len(broker.heartbeats) > before
         broker.members = None
@@ -194,9 +194,9 @@ async def test_when_the_share_cannot_be_found_out_the_assignment_stays(broker, t
             broker.refusals[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = 1
         broker.members = []
         asked = len(broker.spy.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
-        consumer.wake_rebalance()
+        consumer._member.wake_rebalance()
         await until(lambda: len(broker.spy.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) > asked)
-        await until(lambda: not consumer._rebalancer.balanced)
+        await until(lambda: not consumer._member._rebalancer.balanced)
         assert consumer.assignment == {queue()}
 
 
