@@ -26,7 +26,7 @@ from pyromq.protocol.names import TRACE_TOPIC
 
 from .hooks import Hook, MessageType
 from .identity import make_uniq_key
-from .producer.attempts import SendSettings
+from .producer.producer_settings import ProducerSettings
 from .producer.send_result import DEFAULT_REGION, SendStatus
 from .producer.sender import HiddenProducer, Sender
 
@@ -150,7 +150,7 @@ class TraceHook(Hook):
         self.dropped = 0
 
     def start(self) -> None:
-        settings = SendSettings(timeout=_TIMEOUT)
+        settings = ProducerSettings(timeout=_TIMEOUT)
         sender = Sender(self._client, self._sender_group, settings, vip=False)
         self._producer = HiddenProducer(self._client, sender)
         self._sending = self._client.tasks.every(f"trace of {self._group}", _PERIOD, _PERIOD, self.flush)

@@ -10,12 +10,10 @@ Decides; the sender does. Times are those of one clock, in seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyromq.errors import (
     BrokerError,
-    ConfigError,
     ConnectionLost,
     RequestTimeout,
     RouteNotFound,
@@ -24,47 +22,18 @@ from pyromq.errors import (
     TooManyRequests,
 )
 
-from .outgoing import COMPRESSIONS
 from .send_result import SendResult, SendStatus
 
 if TYPE_CHECKING:
     from pyromq.errors import PyroMQError
 
-DEFAULT_RETRY_CODES = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})
+    from .producer_settings import ProducerSettings
 
 # What an attempt may end with and another one be made.
 FAILURES = (BrokerError, ConnectionLost, RequestTimeout, TooManyRequests, RouteNotFound)
 
 # With less time than this there is no point in asking anybody.
 _TOO_LITTLE = 0.005
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendSettings:
-    """How a producer sends. Refused with ConfigError if it makes no sense."""
-
-    timeout: float = 3.0
-    attempt_timeout: float | None = None
-    retries: int = 2
-    retry_not_stored: bool = False
-    retry_codes: frozenset[int] = DEFAULT_RETRY_CODES
-    compress_over: int = 4096
-    compression: str = "zlib"
-    max_size: int = 4 << 20
-    fault_tolerance: bool = False
-    default_queues: int = 4
-
-    def __post_init__(self) -> None:
-        if self.timeout <= 0 or (self.attempt_timeout is not None and self.attempt_timeout <= 0):
-            raise ConfigError(
-                f"timeout {self.timeout} and attempt_timeout {self.attempt_timeout} must be more than 0 s"
-            )
-        if self.retries < 0:
-            raise ConfigError(f"retries must be 0 or more, not {self.retries}")
-        if self.compression not in COMPRESSIONS:
-            raise ConfigError(f"compression must be one of {', '.join(COMPRESSIONS)}, not {self.compression!r}")
-        if self.max_size < 1 or self.default_queues < 1:
-            raise ConfigError(f"max_size {self.max_size} and default_queues {self.default_queues} must be 1 or more")
 
 
 class Attempts:
@@ -82,7 +51,7 @@ class Attempts:
         "tried",
     )
 
-    def __init__(self, settings: SendSettings, topic: str, timeout: float, began: float, *, only: bool) -> None:
+    def __init__(self, settings: ProducerSettings, topic: str, timeout: float, began: float, *, only: bool) -> None:
         self._settings = settings
         self._topic = topic
         self._timeout = timeout

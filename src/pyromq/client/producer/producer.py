@@ -27,10 +27,10 @@ from ..hooks import HookList, MessageType
 from ..names import check_group, check_topic
 from ..trace import PRODUCE, TraceHook
 from . import outgoing as outgoings
-from .attempts import DEFAULT_RETRY_CODES, SendSettings
 from .background_sends import Submitted, start
 from .linger import Linger
 from .outgoing import COMPRESSIONS, Outgoing, as_message, prepare
+from .producer_settings import DEFAULT_RETRY_CODES, ProducerSettings, settings_among
 from .recall import decode_handle
 from .request_reply import request
 from .selectors import selected, shard_index
@@ -94,29 +94,16 @@ class Producer:
         linger: float = 0.0,
         default_queues: int = 4,
     ) -> None:
+        settings = ProducerSettings(**settings_among(locals()))
         check_group(group)
         if group == DEFAULT_PRODUCER_GROUP:
             raise ConfigError(f"producer group {group} is refused by RocketMQ; choose a name of your own")
         if client is not None and namesrv is not None:
             raise ConfigError("give a client or name servers for one, not both")
-        if linger < 0:
-            raise ConfigError(f"linger must be 0 or more seconds, not {linger}")
-        self._settings = SendSettings(
-            timeout=timeout,
-            attempt_timeout=attempt_timeout,
-            retries=retries,
-            retry_not_stored=retry_not_stored,
-            retry_codes=frozenset(retry_codes),
-            compress_over=compress_over,
-            compression=compression,
-            max_size=max_size,
-            fault_tolerance=fault_tolerance,
-            default_queues=default_queues,
-        )
         self.group = group
         self._client = client or Client(namesrv)
-        self._window = Window(window, window_bytes)
-        self._linger_seconds = linger
+        self._settings = settings
+        self._window = Window(settings.window, settings.window_bytes)
         self._linger: Linger | None = None
         self._pending: set[asyncio.Future[SendResult]] = set()
         self._hooks = HookList()
@@ -147,8 +134,8 @@ class Producer:
             hooks = hooks.with_more([self._trace])
         self._hooks = hooks
         self._sender = Sender(client, client.namespace.wrap(self.group), self._settings, hooks)
-        if self._linger_seconds:
-            self._linger = Linger(partial(start, self._sender), self._linger_seconds)
+        if self._settings.linger:
+            self._linger = Linger(partial(start, self._sender), self._settings.linger)
         if client.namespace.name:
             self._extra = (
                 f"{props.ITEM_SEPARATOR}{props.INSTANCE_ID}{props.NAME_VALUE_SEPARATOR}{client.namespace.name}"

@@ -26,9 +26,10 @@ from pyromq.remoting.calls import next_opaque
 
 from ..hooks import HookList, SendContext
 from ..names import check_topic_for_send
-from .attempts import FAILURES, Attempts, SendSettings
+from .attempts import FAILURES, Attempts
 from .faults import LatencyFaults
 from .outgoing import with_properties
+from .producer_settings import ProducerSettings
 from .selectors import Turns
 from .send_frames import Form
 from .send_result import DEFAULT_REGION, STATUS_BY_CODE, SendResult
@@ -80,12 +81,12 @@ class Sender:
         self,
         client: Client,
         group: str,
-        settings: SendSettings | None = None,
+        settings: ProducerSettings | None = None,
         hooks: HookList | None = None,
         *,
         vip: bool = True,
     ) -> None:
-        self.settings = settings or SendSettings()
+        self.settings = settings or ProducerSettings()
         self.group = group
         self.faults = LatencyFaults() if self.settings.fault_tolerance else None
         self._client = client

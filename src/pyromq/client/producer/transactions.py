@@ -27,9 +27,9 @@ from pyromq.protocol.message_queue import MessageQueue
 
 from ..consumer.received_message import ReceivedMessage
 from ..hooks import EndTransactionContext, MessageType
-from .attempts import DEFAULT_RETRY_CODES
 from .outgoing import as_message
 from .producer import Producer
+from .producer_settings import DEFAULT_RETRY_CODES, settings_among
 from .send_result import DEFAULT_REGION, STATUS_BY_CODE, SendResult, SendStatus, TxSendResult, TxState
 
 if TYPE_CHECKING:
@@ -89,24 +89,7 @@ class TransactionProducer(Producer):
         linger: float = 0.0,
         default_queues: int = 4,
     ) -> None:
-        super().__init__(
-            group,
-            client=client,
-            namesrv=namesrv,
-            timeout=timeout,
-            attempt_timeout=attempt_timeout,
-            retries=retries,
-            retry_not_stored=retry_not_stored,
-            retry_codes=retry_codes,
-            compress_over=compress_over,
-            compression=compression,
-            max_size=max_size,
-            fault_tolerance=fault_tolerance,
-            window=window,
-            window_bytes=window_bytes,
-            linger=linger,
-            default_queues=default_queues,
-        )
+        super().__init__(group, client=client, namesrv=namesrv, **settings_among(locals()))
         if max_checks < 1:
             raise ConfigError(f"max_checks must be 1 or more, not {max_checks}")
         self._check = check

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from pyromq.errors import ConfigError, TooManyRequests
+from pyromq.errors import TooManyRequests
 
 
 class Window:
@@ -17,8 +17,6 @@ class Window:
     __slots__ = ("_bytes", "_count", "_max_bytes", "_max_count", "_waiting")
 
     def __init__(self, max_count: int, max_bytes: int) -> None:
-        if max_count < 1 or max_bytes < 1:
-            raise ConfigError(f"a window of {max_count} messages and {max_bytes} bytes lets nothing through")
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._count = 0

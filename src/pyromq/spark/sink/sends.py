@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pyromq.client.producer import outgoing as outgoings
-from pyromq.client.producer.attempts import FAILURES, SendSettings
+from pyromq.client.producer.attempts import FAILURES
 from pyromq.client.producer.outgoing import Outgoing
+from pyromq.client.producer.producer_settings import ProducerSettings
 from pyromq.client.producer.selectors import shard_index
 from pyromq.client.producer.send_result import SendStatus
 from pyromq.client.producer.sender import Sender
@@ -347,7 +348,7 @@ class _Sender(Sender):
     """The client's, with one attempt for each call, to brokers where `brokerAddressMap` says that they are."""
 
     def __init__(self, link: Link, group: str, options: SinkOptions) -> None:
-        settings = SendSettings(
+        settings = ProducerSettings(
             timeout=options.send_timeout_ms / 1000,
             retries=0,
             compress_over=options.compress_over,

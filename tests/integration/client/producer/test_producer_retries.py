@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 from tests.integration.client.producer.mock_kit import HANG, MockBroker, MockCluster, until
 
-from pyromq.client.producer.attempts import DEFAULT_RETRY_CODES
 from pyromq.client.producer.producer import Producer
+from pyromq.client.producer.producer_settings import DEFAULT_RETRY_CODES
 from pyromq.client.producer.send_result import SendStatus
 from pyromq.errors import (
     BrokerError,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.client.producer.attempts import DEFAULT_RETRY_CODES, Attempts, SendSettings
+from pyromq.client.producer.attempts import Attempts
+from pyromq.client.producer.producer_settings import DEFAULT_RETRY_CODES, ProducerSettings
 from pyromq.client.producer.send_result import SendResult, SendStatus
 from pyromq.errors import (
     BrokerError,
-    ConfigError,
     ConnectFailed,
     MessageIllegal,
     RequestTimeout,
@@ -23,7 +23,7 @@ REFUSED = ConnectFailed("a:1", "refused")
 
 
 def attempts(only=False, timeout=3.0, **settings):
-    return Attempts(SendSettings(**settings), "T", timeout, 100.0, only=only)
+    return Attempts(ProducerSettings(**settings), "T", timeout, 100.0, only=only)
 
 
 def result(status=SendStatus.SEND_OK, number=0):
@@ -128,19 +128,3 @@ def test_a_queue_of_the_callers_choice_gets_one_attempt_and_its_error():
 def test_a_send_without_time_tries_nothing():
     with pytest.raises(SendTimeout, match="nothing was tried"):
         attempts(timeout=0.0).begin(100.0)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"timeout": 0},
-        {"attempt_timeout": 0},
-        {"retries": -1},
-        {"compression": "rar"},
-        {"max_size": 0},
-        {"default_queues": 0},
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings):
-    with pytest.raises(ConfigError):
-        SendSettings(**settings)

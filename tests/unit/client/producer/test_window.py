@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pyromq.client.producer.window import Window
-from pyromq.errors import ConfigError, TooManyRequests
+from pyromq.errors import TooManyRequests
 
 
 async def test_messages_enter_until_the_count_is_reached():
@@ -90,8 +90,3 @@ async def test_room_given_to_one_who_is_cancelled_in_the_same_moment_goes_to_the
     await second
     assert window.count == 1
     assert first.cancelled()
-
-
-def test_a_window_that_lets_nothing_through_is_refused():
-    with pytest.raises(ConfigError):
-        Window(0, 1)
