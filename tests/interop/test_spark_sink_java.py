@@ -18,7 +18,7 @@ from tests.interop.apache import Broker
 from tests.interop.peers import OURS, NameServer
 from tests.interop.process import Process, stop_all, wait_until
 
-from pyromq.client.credentials import Credentials
+from pyromq.client.identity import Credentials
 from pyromq.sync import AdminClient, Client
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from .consumer.received_message import ReceivedMessage
     from .consumer.start_offset import StartAt
     from .consumer.subscriptions import Sql
-    from .credentials import Credentials
     from .hooks import Hook
+    from .identity import Credentials
     from .producer.producer import Producer
     from .producer.send_result import SendResult, SendStatus, TxSendResult, TxState
     from .producer.transactions import Transaction, TransactionProducer
@@ -88,7 +88,7 @@ _PLACES = {
     "Config": ".consumer.allocation",
     "ConsistentHash": ".consumer.allocation",
     "Consumer": ".consumer.push_consumer",
-    "Credentials": ".credentials",
+    "Credentials": ".identity",
     "DeadLetter": ".consumer.outcomes",
     "Hook": ".hooks",
     "LocalOffsetStore": ".consumer.offset_store",

@@ -28,8 +28,8 @@ from .hooks import HookList
 from .members import ConsumerMember, ProducerMember
 from .name_server_addresses import configured
 from .names import Namespace
-from .processor import Served
-from .producer.replies import Replies
+from .processor import ClientProcessor
+from .producer.request_reply import Replies
 from .routes import Routes
 from .tasks import Tasks
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from pyromq.remoting import CloseReason, Connection
     from pyromq.remoting import Hook as RemotingHook
 
-    from .credentials import Credentials
     from .hooks import Hook
+    from .identity import Credentials
     from .members import Member
     from .tasks import Periodic
 
@@ -327,7 +327,7 @@ class Client:
         self.replies = Replies()
         self.versions = {}
         self.remoting = RemotingClient(
-            processors=Served(self.producers, self.consumers, self.replies).table(),
+            processors=ClientProcessor(self.producers, self.consumers, self.replies).table(),
             listener=self,
             hooks=self._rpc_hooks(),
             ssl_context=_ssl_context(self._tls),

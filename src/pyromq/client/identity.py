@@ -1,4 +1,4 @@
-"""Who a client is: its address, its id, and the ids of its messages; all of them anew in a forked process.
+"""Who a client is: its credentials, its address, its id and the ids of its messages, made anew after a fork.
 
     client id   <ip>@<instance>[@<unit>][@STREAM]
 
@@ -16,6 +16,7 @@ import struct
 import sys
 import threading
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,15 @@ DEFAULT_INSTANCE = "DEFAULT"
 
 _SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 _IFREQ = struct.Struct("16s24s")  # its name, then a union in which the address is at byte 4
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a client signs its requests with (RocketMQ's ACL). Printing it does not show the secrets."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
 
 
 class _Process(threading.local):

@@ -1,4 +1,4 @@
-"""What brokers ask of clients, and which member of a client answers."""
+"""The requests that a client serves: what brokers ask of it, and which of its members answers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from pyromq.remoting import Connection, Processor
 
     from .members import ConsumerMember, ProducerMember
-    from .producer.replies import Replies
+    from .producer.request_reply import Replies
 
 logger = logging.getLogger(__name__)
 
 _NOWHERE = encode_host("0.0.0.0", 0)
 
 
-class Served:
+class ClientProcessor:
     """The requests that a client serves, for whichever member of the group they name. Groups are those of the wire."""
 
     def __init__(

@@ -44,7 +44,7 @@ from .source import offsets
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyromq.client.credentials import Credentials
+    from pyromq.client.identity import Credentials
     from pyromq.protocol.message_queue import MessageQueue
 
 # The field metadata under which a catalog table keeps its options.
@@ -83,7 +83,7 @@ class ConnectionOptions:
 
     def resolve_credentials(self, environ: Mapping[str, str] = os.environ) -> Credentials | None:
         """The keys, looked up now: on the driver and on every executor, so that no plan or pickle carries them."""
-        from pyromq.client.credentials import Credentials  # the client is large, and a scan of files needs none
+        from pyromq.client.identity import Credentials  # the client is large, and a scan of files needs none
 
         if self.credentials is None:
             if self.access_key is None or self.secret_key is None:

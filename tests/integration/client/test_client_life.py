@@ -15,8 +15,8 @@ from tests.integration.client.cluster_kit import Spy, eventually
 from tests.integration.client.members_kit import AdminStub, ConsumerStub, ProducerStub
 
 from pyromq.client.client import Client
-from pyromq.client.credentials import Credentials
 from pyromq.client.hooks import Hook
+from pyromq.client.identity import Credentials
 from pyromq.errors import ConnectionLost, NoNameServer, PyroMQError, RouteNotFound, StateError
 from pyromq.protocol.bodies import HeartbeatData
 from pyromq.protocol.codes import RequestCode

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from pyromq.client.credentials import Credentials
+from pyromq.client.identity import Credentials
 from pyromq.errors import ConfigError
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.spark.options import (

@@ -13,25 +13,22 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from pyromq.errors import ConfigError, InvalidMessage, StateError, broker_error
+from pyromq.errors import ConfigError, InvalidMessage, StateError
 from pyromq.protocol import properties as props
 from pyromq.protocol.batch import encode_batch
 from pyromq.protocol.bodies import ProducerData
-from pyromq.protocol.codes import RequestCode, ResponseCode
-from pyromq.protocol.command import Command
-from pyromq.protocol.headers import RecallMessage, RecallMessageReply
-from pyromq.protocol.names import DEFAULT_PRODUCER_GROUP, is_dlq_topic, is_retry_topic
+from pyromq.protocol.names import DEFAULT_PRODUCER_GROUP, is_retry_topic
 
 from ..client import Client
 from ..hooks import HookList, MessageType
-from ..names import check_group, check_topic
+from ..names import check_group
 from ..trace import PRODUCE, TraceHook
 from . import outgoing as outgoings
 from .background_sends import Submitted, start
 from .linger import Linger
 from .outgoing import COMPRESSIONS, Outgoing, as_message, prepare
 from .producer_settings import DEFAULT_RETRY_CODES, ProducerSettings, settings_among
-from .recall import decode_handle
+from .recall import recall
 from .request_reply import request
 from .selectors import selected, shard_index
 from .sender import Sender
@@ -315,23 +312,7 @@ class Producer:
 
         Only 5.x brokers can do that, and only until the message is due.
         """
-        sender = self._running()
-        check_topic(topic)
-        if is_retry_topic(topic) or is_dlq_topic(topic):
-            raise InvalidMessage(f"{topic}: messages of retry and dead-letter topics cannot be recalled")
-        decoded = decode_handle(handle)
-        seconds = self._settings.timeout
-        began = _now()
-        target = sender.known_target(topic) or await sender.target(topic, seconds)
-        routes = self._client.routes
-        address = routes.master(decoded.broker_name) or await routes.master_or_refresh(target.forms[0].queue)
-        command = Command.request(RequestCode.RECALL_MESSAGE, RecallMessage(sender.group, target.topic, handle))
-        reply = await self._client.calls.ask(address, command, seconds - (_now() - began))
-        if self._trace is not None:
-            self._trace.recall(topic, decoded.message_id, reply.code == ResponseCode.SUCCESS)
-        if reply.code != ResponseCode.SUCCESS:
-            raise broker_error(reply.code, reply.remark, address)
-        return reply.header(RecallMessageReply).msg_id
+        return await recall(self._client, self._running(), topic, handle, self._trace)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that messages to `topic` go to."""

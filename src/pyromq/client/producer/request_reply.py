@@ -22,6 +22,9 @@ from ..consumer.received_message import ReceivedMessage
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from pyromq.errors import PyroMQError
+    from pyromq.protocol.message import MessageExt
+
     from ..client import Client
     from .outgoing import Outgoing
     from .send_frames import Form
@@ -32,6 +35,41 @@ if TYPE_CHECKING:
     Ready = Callable[[str], Awaitable[tuple[Outgoing, Target, Form | None, float]]]
 
 _COPIED = (props.CORRELATION_ID, props.REPLY_TO_CLIENT, props.TTL)
+
+
+class Replies:
+    """The requests of a client that still wait for their replies. Deadlines are the business of those that wait."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Future[MessageExt]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def expect(self, correlation_id: str) -> asyncio.Future[MessageExt]:
+        """A future that ends with the answer. Call `forget` to stop waiting for it."""
+        future: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = future
+        return future
+
+    def forget(self, correlation_id: str) -> None:
+        self._waiting.pop(correlation_id, None)
+
+    def resolve(self, message: MessageExt) -> bool:
+        """Give the answer to the request that waits for it. False if none does, or no longer."""
+        future = self._waiting.pop(message.properties.get(props.CORRELATION_ID, ""), None)
+        if future is None or future.done():
+            return False
+        future.set_result(message)
+        return True
+
+    def fail_all(self, error: PyroMQError) -> None:
+        """No answer can come any more."""
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # raised where somebody still waits; nobody else need be told
 
 
 async def request(client: Client, sender: Sender, timeout: float, ready: Ready, *, known: bool) -> ReceivedMessage:

@@ -9,7 +9,6 @@ from tests.integration.client.producer.mock_kit import MockBroker, MockCluster, 
 
 from pyromq.client.client import Client
 from pyromq.client.producer.producer import Producer
-from pyromq.client.producer.recall import RecallHandle
 from pyromq.client.producer.request_reply import reply
 from pyromq.client.producer.sender import HiddenProducer
 from pyromq.errors import BrokerError, InvalidMessage, ReplyError, ReplyTimeout, RequestTimeout, SendFailed
@@ -18,6 +17,7 @@ from pyromq.protocol.bodies import HeartbeatData
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.command import Command
 from pyromq.protocol.headers import PushReplyMessage, RecallMessage, SendMessageV2
+from pyromq.protocol.recall_handle import RecallHandle
 
 
 class Relay(MockBroker):

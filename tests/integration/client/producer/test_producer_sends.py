@@ -12,8 +12,8 @@ from tests.integration.client.producer.mock_kit import until
 from tests.integration.client.producer.reading_kit import stored
 
 from pyromq.client.client import Client
-from pyromq.client.credentials import Credentials
 from pyromq.client.hooks import Hook
+from pyromq.client.identity import Credentials
 from pyromq.client.producer.producer import Producer
 from pyromq.client.producer.send_result import SendStatus
 from pyromq.client.producer.sender import HiddenProducer
