@@ -17,7 +17,7 @@ from pyromq.protocol.bodies import ConsumerData, MessageModel
 from .offset_store import BrokerOffsetStore, LocalOffsetStore
 from .running_info import running_info
 from .start_offset import consume_from_where, is_strict, start_offset
-from .subscriptions import SQL92, subscription_data
+from .subscriptions import SQL92, barred_tag, subscription_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +64,7 @@ class Membership:
         self._broadcast = broadcast
         self._given_store = offset_store
         self._started_ms = 0
+        self._warned_of: set[str] = set()
 
     def begin(self) -> None:
         self.offsets = self._given_store or self._new_store()
@@ -79,6 +80,10 @@ class Membership:
     def subscribe(self, topic: str, expression: str | Sql) -> SubscriptionData:
         """Want a topic, or want other messages of it. Raises ConfigError for an expression that says nothing."""
         subscription = subscription_data(topic, expression, _now_ms())
+        tag = barred_tag(subscription)
+        if tag is not None and tag not in self._warned_of:
+            self._warned_of.add(tag)
+            logger.warning("%s: %r is taken for a single tag of %s; separate tags with ||", self.group, tag, topic)
         self.subscriptions[topic] = subscription
         return subscription
 

@@ -53,6 +53,11 @@ def subscription_data(topic: str, expr: str | Sql, version_ms: int) -> Subscript
     )
 
 
+def barred_tag(subscription: SubscriptionData) -> str | None:
+    """A tag with a single bar in it, like `a | b`: surely meant as two, which `||` separates."""
+    return next((tag for tag in sorted(subscription.tags_set) if "|" in tag), None)
+
+
 def matches(subscription: SubscriptionData, tags: str | None) -> bool:
     """Whether a message with these tags was asked for. What SQL selects is the broker's to decide."""
     return not subscription.tags_set or tags in subscription.tags_set

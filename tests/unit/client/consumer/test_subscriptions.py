@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.client.consumer.subscriptions import Sql, matches, subscription_data, subscriptions
+from pyromq.client.consumer.subscriptions import Sql, barred_tag, matches, subscription_data, subscriptions
 from pyromq.errors import ConfigError
 from pyromq.protocol.hashing import java_hash
 
@@ -51,3 +51,19 @@ def test_who_wants_everything_gets_everything(tags):
 def test_each_topic_has_its_subscription():
     both = subscriptions({"a": "*", "b": "T"}, 3)
     assert {topic: data.sub_string for topic, data in both.items()} == {"a": "*", "b": "T"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "tag"),
+    [
+        ("a | b", "a | b"),
+        ("a || b|c", "b|c"),
+        ("a ||| b", "| b"),
+        ("a || b", None),
+        ("a", None),
+        ("*", None),
+        (Sql("a = 'x|y'"), None),
+    ],
+)
+def test_a_single_bar_inside_a_tag_is_found(expression, tag):
+    assert barred_tag(subscription_data("T", expression, 1)) == tag
