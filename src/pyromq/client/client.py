@@ -1,10 +1,10 @@
-"""The client: what producers, consumers and admins of one process share. Connections, routes, heartbeats.
+"""The client: the connections, routes and heartbeats that producers, consumers and admins share.
 
     client = Client("localhost:9876")
     async with Producer("orders", client=client) as producer, Consumer("billing", client=client) as consumer:
         ...
 
-Whoever is given no client makes one for itself; there is no table of them behind the scenes. A client that was not
+A producer or consumer that is given no client makes its own; there is no hidden table of them. A client that was not
 started by its owner is started by its first member and closed with its last.
 """
 
@@ -30,6 +30,7 @@ from .name_server_addresses import configured
 from .names import Namespace
 from .processor import ClientProcessor
 from .producer.request_reply import Replies
+from .route_refresh import RouteRefresh
 from .routes import Routes
 from .tasks import Tasks
 
@@ -51,11 +52,7 @@ logger = logging.getLogger(__name__)
 _ADDRESS_SERVER_SUBGROUP = "nsaddr"
 _ADDRESS_SERVER_FIRST = 10.0
 _ADDRESS_SERVER_PERIOD = 120.0
-_FIRST_ROUTES = 0.01
-_FIRST_MISSING = 0.25
 _FIRST_HEARTBEAT = 1.0
-# So many routes are asked for at once.
-_ROUTES_AT_ONCE = 16
 
 
 class _State(Enum):
@@ -145,7 +142,6 @@ class Client:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lookup: asyncio.Task[None] | None = None
         self._heartbeats: Periodic
-        self._missing: dict[str, tuple[float, float]] = {}
         # Addresses that a heartbeat is on its way to, and those whose connection is new.
         self._beating: set[str] = set()
         self._fresh: set[str] = set()
@@ -352,9 +348,7 @@ class Client:
             self.tasks.every(
                 "look-up of name servers", _ADDRESS_SERVER_FIRST, _ADDRESS_SERVER_PERIOD, self._look_up_name_servers
             )
-        self.tasks.every("routes", _FIRST_ROUTES, self.route_interval, self._refresh_routes)
-        self._missing.clear()
-        self.tasks.every("missing routes", _FIRST_MISSING, _FIRST_MISSING, self._find_missing)
+        RouteRefresh(self.routes, self.name_servers, self._topics, self.route_interval).start(self.tasks)
         self._heartbeats = self.tasks.every(
             "heartbeat", _FIRST_HEARTBEAT, self.heartbeat_interval, self._scheduled_heartbeat
         )
@@ -379,37 +373,8 @@ class Client:
         if addresses:
             self.name_servers.update(addresses)
 
-    async def _refresh_routes(self) -> None:
-        topics = sorted({topic for member in self._members() for topic in member.topics()})
-        if not topics or not self.name_servers.addresses:
-            return
-        gate = asyncio.Semaphore(_ROUTES_AT_ONCE)
-        await asyncio.gather(*(self._refresh_route(topic, gate) for topic in topics))
-
-    async def _find_missing(self) -> None:
-        """Ask for topics without a route sooner, each less and less often: they may be just coming to be.
-
-        A topic is announced a moment after its first message, and the topic of a group's retries after its heartbeat.
-        """
-        topics = {topic for member in self._members() for topic in member.topics()}
-        missing = {topic for topic in topics if self.routes.cached(topic) is None}
-        now = asyncio.get_running_loop().time()
-        # When to ask for a topic, and how long it has been to wait for that.
-        self._missing = {topic: self._missing.get(topic, (now, _FIRST_MISSING / 2)) for topic in missing}
-        due = [topic for topic, (at, _) in self._missing.items() if at <= now]
-        for topic in due:
-            wait = min(2 * self._missing[topic][1], self.route_interval)
-            self._missing[topic] = (now + wait, wait)
-        if due and self.name_servers.addresses:
-            gate = asyncio.Semaphore(_ROUTES_AT_ONCE)
-            await asyncio.gather(*(self._refresh_route(topic, gate) for topic in due))
-
-    async def _refresh_route(self, topic: str, gate: asyncio.Semaphore) -> None:
-        async with gate:
-            try:
-                await self.routes.refresh(topic)
-            except PyroMQError as exc:  # one topic must not keep the others from being refreshed
-                logger.warning("route of %s not refreshed: %s", topic, exc)
+    def _topics(self) -> set[str]:
+        return {topic for member in self._members() for topic in member.topics()}
 
     def _route_changed(self, topic: str) -> None:
         for member in self._members():

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyromq.protocol.batch import encode_batch
-
-from . import outgoing as outgoings
+from .batches import batch, batch_item, batch_item_size
 from .send_result import SendResult
 
 if TYPE_CHECKING:
@@ -62,20 +60,20 @@ class Linger:
     ) -> None:
         """Take a message; `end` is called when it is known what became of it."""
         key = _key(target, only, wait_store)
-        size = outgoings.batch_item_size(outgoing)
-        batch = self._open.get(key)
-        if batch is not None and batch.size + size > self._max_bytes:
+        size = batch_item_size(outgoing)
+        waiting = self._open.get(key)
+        if waiting is not None and waiting.size + size > self._max_bytes:
             self._send(key)
-            batch = None
-        if batch is None:
+            waiting = None
+        if waiting is None:
             timer = self._loop.call_later(self._seconds, self._send, key)
-            batch = self._open[key] = _Open(target, only, timeout, time.monotonic(), timer)
-        batch.parts.append(outgoing)
-        batch.ends.append(end)
-        batch.size += size
-        if timeout < batch.timeout:
-            batch.timeout = timeout
-        if batch.size >= self._max_bytes:
+            waiting = self._open[key] = _Open(target, only, timeout, time.monotonic(), timer)
+        waiting.parts.append(outgoing)
+        waiting.ends.append(end)
+        waiting.size += size
+        if timeout < waiting.timeout:
+            waiting.timeout = timeout
+        if waiting.size >= self._max_bytes:
             self._send(key)
 
     def send_waiting(self, target: Target, only: Form | None) -> None:
@@ -89,17 +87,17 @@ class Linger:
             self._send(key)
 
     def _send(self, key: _Key) -> None:
-        batch = self._open.pop(key, None)
-        if batch is None:
+        waiting = self._open.pop(key, None)
+        if waiting is None:
             return
-        batch.timer.cancel()
-        timeout = max(batch.timeout - (time.monotonic() - batch.began), 0.0)
-        if len(batch.parts) == 1:
-            self._start(batch.parts[0], batch.target, batch.only, timeout, batch.ends[0])
+        waiting.timer.cancel()
+        timeout = max(waiting.timeout - (time.monotonic() - waiting.began), 0.0)
+        if len(waiting.parts) == 1:
+            self._start(waiting.parts[0], waiting.target, waiting.only, timeout, waiting.ends[0])
             return
-        body = encode_batch([outgoings.batch_item(part) for part in batch.parts])
-        whole = outgoings.batch(batch.parts, body, wait_store=key[2])
-        self._start(whole, batch.target, batch.only, timeout, _Ends(batch.parts, batch.ends))
+        items = [batch_item(part) for part in waiting.parts]
+        whole = batch(waiting.parts, items, wait_store=key[2])
+        self._start(whole, waiting.target, waiting.only, timeout, _Ends(waiting.parts, waiting.ends))
 
 
 class _Ends:

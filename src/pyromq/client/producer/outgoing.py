@@ -14,7 +14,6 @@ import msgspec
 from pyromq.errors import InvalidMessage, LocalProtocolError
 from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
-from pyromq.protocol.batch import ITEM_OVERHEAD, BatchItem
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.compression import compress
 from pyromq.protocol.message import Message
@@ -33,8 +32,9 @@ _IN_A_THREAD = 64 * 1024
 _MIN_FLAG, _MAX_FLAG = -(2**31), 2**31 - 1
 
 _SEPARATOR = props.ITEM_SEPARATOR
-_WAIT_TRUE = f"{_SEPARATOR}{props.WAIT}\x01true"
-_WAIT_FALSE = f"{_SEPARATOR}{props.WAIT}\x01false"
+_UNIQ_KEY = f"{props.UNIQ_KEY}\x01"
+WAIT_TRUE = f"{_SEPARATOR}{props.WAIT}\x01true"
+WAIT_FALSE = f"{_SEPARATOR}{props.WAIT}\x01false"
 _WHEN = (props.DELAY, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS)
 
 
@@ -81,7 +81,7 @@ def prepare(message: Message, max_size: int, *, shard_key: str | None = None, ex
     if message.flag and not _MIN_FLAG <= message.flag <= _MAX_FLAG:
         raise _invalid(message, f"its flag {message.flag} is no 32-bit integer")
     key = make_uniq_key()
-    text = f"UNIQ_KEY\x01{key}{_WAIT_TRUE if message.wait_store else _WAIT_FALSE}"
+    text = f"{_UNIQ_KEY}{key}{WAIT_TRUE if message.wait_store else WAIT_FALSE}"
     kind = MessageType.NORMAL
     if message.tags or message.keys or message.properties or shard_key:
         text += _users_text(message, shard_key)
@@ -127,26 +127,6 @@ async def compressed(outgoing: Outgoing, kind: int) -> None:
 
 
 # Batches
-
-
-def batch_item(outgoing: Outgoing) -> BatchItem:
-    return BatchItem(outgoing.body, outgoing.flag, outgoing.properties.encode())
-
-
-def batch_item_size(outgoing: Outgoing) -> int:
-    """Bytes that it takes in a batch, or a little less if its properties are not ASCII."""
-    return ITEM_OVERHEAD + len(outgoing.body) + len(outgoing.properties)
-
-
-def batch(parts: Sequence[Outgoing], body: bytes, *, wait_store: bool) -> Outgoing:
-    """The request that carries `parts`, whose encoded items are `body`."""
-    return Outgoing(
-        body,
-        (_WAIT_TRUE if wait_store else _WAIT_FALSE)[1:],
-        ",".join([part.message_id for part in parts]),
-        code=RequestCode.SEND_BATCH_MESSAGE,
-        messages=[part.messages[0] for part in parts],
-    )
 
 
 # Inside

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyromq.errors import ConfigError, InvalidMessage, StateError
 from pyromq.protocol import properties as props
-from pyromq.protocol.batch import encode_batch
 from pyromq.protocol.bodies import ProducerData
 from pyromq.protocol.names import DEFAULT_PRODUCER_GROUP, is_retry_topic
 
@@ -25,6 +24,7 @@ from ..names import check_group
 from ..trace import PRODUCE, TraceHook
 from . import outgoing as outgoings
 from .background_sends import Submitted, start
+from .batches import batches
 from .linger import Linger
 from .outgoing import COMPRESSIONS, Outgoing, as_message, prepare
 from .producer_settings import DEFAULT_RETRY_CODES, ProducerSettings, settings_among
@@ -35,9 +35,8 @@ from .sender import Sender
 from .window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from pyromq.protocol.batch import BatchItem
     from pyromq.protocol.headers import CheckTransactionState
     from pyromq.protocol.message import Message, MessageExt
     from pyromq.protocol.message_queue import MessageQueue
@@ -222,7 +221,7 @@ class Producer:
         """
         sender = self._running()
         messages = list(msgs)
-        parts = list(self._batches(messages))
+        parts = list(batches(messages, self._settings.max_size, self._extra))
         seconds = self._settings.timeout if timeout is None else timeout
         began = _now()
         target = sender.known_target(messages[0].topic) or await sender.target(messages[0].topic, seconds)
@@ -389,34 +388,6 @@ class Producer:
         if shard_key is not None:
             return target.forms[shard_index(shard_key, len(target.forms))]
         return None
-
-    def _batches(self, messages: Sequence[Message]) -> Iterator[Outgoing]:
-        """The requests that carry `messages`, each as large as may be."""
-        if not messages:
-            raise InvalidMessage("a batch without messages")
-        topic, wait_store = messages[0].topic, messages[0].wait_store
-        if is_retry_topic(topic):
-            raise InvalidMessage(f"{topic}: retries cannot be sent as a batch")
-        limit = self._settings.max_size
-        parts: list[Outgoing] = []
-        items: list[BatchItem] = []
-        size = 0
-        for message in messages:
-            if message.topic != topic or message.wait_store != wait_store:
-                raise InvalidMessage(f"a batch to {topic} cannot hold messages to others, or with another wait_store")
-            part = prepare(message, limit, shard_key=message.shard_key, extra=self._extra)
-            if part.kind is not MessageType.NORMAL:
-                raise InvalidMessage(f"a batch to {topic} cannot hold delayed messages")
-            item = outgoings.batch_item(part)
-            if item.size > limit:
-                raise InvalidMessage(f"a message to {topic} takes {item.size} bytes in a batch; {limit} can be sent")
-            if size + item.size > limit:
-                yield outgoings.batch(parts, encode_batch(items), wait_store=wait_store)
-                parts, items, size = [], [], 0
-            parts.append(part)
-            items.append(item)
-            size += item.size
-        yield outgoings.batch(parts, encode_batch(items), wait_store=wait_store)
 
     async def _drain(self) -> None:
         if self._linger is not None:

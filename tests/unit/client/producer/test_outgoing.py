@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from pyromq.client.hooks import MessageType
 from pyromq.client.producer import outgoing as outgoings
+from pyromq.client.producer.batches import batch, batch_item, batch_item_size
 from pyromq.client.producer.outgoing import as_message, compressed, prepare, with_properties
 from pyromq.errors import InvalidMessage
 from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
-from pyromq.protocol.batch import decode_batch, encode_batch
+from pyromq.protocol.batch import decode_batch
 from pyromq.protocol.compression import decompress
 from pyromq.protocol.message import Message
 
@@ -148,10 +149,10 @@ def test_a_message_of_the_clients_own_keeps_its_id_and_moves_two_properties_to_t
 
 def test_a_batch_holds_its_messages_with_their_own_properties():
     parts = [prepare(Message("T", body, tags="ä"), MAX) for body in (b"a", b"bc")]
-    items = [outgoings.batch_item(part) for part in parts]
-    whole = outgoings.batch(parts, encode_batch(items), wait_store=True)
+    items = [batch_item(part) for part in parts]
+    whole = batch(parts, items, wait_store=True)
     assert decode_batch(whole.body) == items
     assert whole.message_id == f"{parts[0].message_id},{parts[1].message_id}"
     assert (whole.code, whole.is_batch, whole.properties, whole.sys_flag) == (320, True, "WAIT\x01true", 0)
     assert sysflag.transaction_type(whole.sys_flag) == sysflag.NOT_TRANSACTION
-    assert abs(outgoings.batch_item_size(parts[1]) - items[1].size) <= 1
+    assert abs(batch_item_size(parts[1]) - items[1].size) <= 1
