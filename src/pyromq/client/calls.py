@@ -1,4 +1,4 @@
-"""The requests that clients make of brokers, one coroutine each. A refusal is raised as the error of its code.
+"""The requests that clients send to brokers, one coroutine each; a refusal is raised as the error for its code.
 
 Addresses are those of the broker's listener. Where RocketMQ's clients use the VIP channel, a second port two below it
 that pulls cannot crowd out, so do these when it is switched on. Names of topics and groups are those of the wire.

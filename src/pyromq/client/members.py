@@ -1,4 +1,4 @@
-"""What producers, consumers and admins are to the client that they share: who is asked, and who is told.
+"""What a client expects of its members: the producers, consumers and admins that share it.
 
 Names of topics and groups in these calls are those of the wire, with the namespace in front.
 """

@@ -1,4 +1,4 @@
-"""Where the queues of topics are: what the name servers said last, and what follows from it.
+"""Routes: where the queues of topics are, by what the name servers said last.
 
     route            the name server's answer for one topic
     publish info     the queues that it may be sent to

@@ -1,4 +1,4 @@
-"""Makes the blocking classes out of the table. None of them has a logic of its own: all of it is in the async ones."""
+"""The blocking classes, made from the table. All logic stays in the async ones."""
 
 from __future__ import annotations
 

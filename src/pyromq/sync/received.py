@@ -1,4 +1,4 @@
-"""A message as a blocking consumer gives it: the same, but `reply` waits."""
+"""A message as a blocking consumer hands it out: the same, except that `reply` waits."""
 
 from __future__ import annotations
 

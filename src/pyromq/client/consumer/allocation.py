@@ -1,4 +1,4 @@
-"""Who reads which queue: the six strategies by which the members of a group share the queues of a topic.
+"""Allocation strategies: six ways in which the members of a group share the queues of a topic.
 
 Every member computes its own share from the same sorted lists, so all must use the same strategy, whatever language
 they are written in: the shares here are those of the Java client, queue by queue (docs/spec/client.md 3.4).

@@ -1,4 +1,4 @@
-"""Work that waits for whoever is free: the pulled messages on their way to handlers and `async for` loops."""
+"""Backlog: pulled messages that wait for a free handler or `async for` loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast messages are pulled and consumed, by topic: what running info (307) tells.
+"""How fast messages are pulled and consumed, by topic, as running info (307) reports it.
 
 Counters only grow. Every ten seconds their state is kept; a rate is the difference between now and the oldest state
 kept, which is a minute ago, or an hour for the failures. A minute without messages is a rate of 0, not of the past.

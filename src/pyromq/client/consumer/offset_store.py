@@ -1,4 +1,4 @@
-"""Where a group's progress is kept: at the brokers, or, when every member reads everything, in a file of its own.
+"""Where a group's progress is kept: at the brokers or, when every member reads everything, in a local file.
 
 Both hold a table in memory that `update` changes and `persist` writes out, because messages are finished far more
 often than it is worth telling anybody.

@@ -1,4 +1,4 @@
-"""What a handler may answer: how it went with the messages that it was given.
+"""Outcomes: what a handler may say about the messages that it was given.
 
 Returning nothing is success, raising is failure. The other answers are values of this module; where one needs no
 argument, its class will do: `return DeadLetter`. The table of what each of them leads to is in `concurrent` and in

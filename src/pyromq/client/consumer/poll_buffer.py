@@ -1,4 +1,4 @@
-"""PollBuffer: what was pulled and waits to be polled, in the order in which it came."""
+"""PollBuffer: messages that were pulled and wait to be polled, in the order in which they came."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading one queue for a pull consumer: pull after pull, as long as there is room for what they bring."""
+"""How a pull consumer reads one queue: pull after pull into the poll buffer, as long as there is room."""
 
 from __future__ import annotations
 

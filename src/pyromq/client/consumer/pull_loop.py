@@ -1,4 +1,4 @@
-"""The pull loop of one queue: one pull after the other, as long as there is room for what it may bring (3.7)."""
+"""How a push consumer reads one queue: pull after pull, as long as there is room for the next (3.7)."""
 
 from __future__ import annotations
 

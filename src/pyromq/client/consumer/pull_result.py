@@ -1,4 +1,4 @@
-"""What a broker answers to a pull, as messages (docs/spec/client.md 3.7)."""
+"""The result of a pull: what a broker answered, as messages (docs/spec/client.md 3.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The locks of an ordered consumer: while it holds that of a queue, no other member of the group is at it (3.6).
+"""Queue locks: while an ordered consumer holds the lock of a queue, no other member of its group reads it (3.6).
 
 The broker gives a lock away after 60 seconds without a word, so it is renewed every 20; a holder that could not renew
 it stops after 30, long before anybody else can have it.

@@ -1,4 +1,4 @@
-"""Which queues this member of a group reads: found out again and again, because members and queues come and go.
+"""Rebalancing: which queues this member of a group reads, decided anew whenever members or queues come and go.
 
 Nobody hands queues out. Every member asks a broker who the members are, computes its share by the strategy that all of
 them use, gives up what is not in it and takes what is new (docs/spec/client.md 3.3 to 3.6).

@@ -1,4 +1,4 @@
-"""A message as a consumer's user gets it, and what the user may say about it."""
+"""A message as handlers and loops receive it, and what they may say about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Giving a message back: to be delivered again later, or to end among the dead letters (docs/spec/client.md 3.10).
+"""Sending a message back: to be delivered again later, or to become a dead letter (docs/spec/client.md 3.10).
 
 The broker that has the message makes the copy itself (36). If it will not, we send one: an ordinary message to the
 group's retry topic, with properties that say where it comes from and how often it failed. The broker that takes it

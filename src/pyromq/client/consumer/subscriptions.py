@@ -1,4 +1,4 @@
-"""What a group wants of a topic: a tag expression (`*`, `TagA || TagB`) or an SQL92 one.
+"""Subscriptions: which messages of a topic a group wants, by tags (`*`, `TagA || TagB`) or by SQL92.
 
 The broker selects by the hashes of the tags, which may collide; so `matches` looks at the tags themselves once more.
 """

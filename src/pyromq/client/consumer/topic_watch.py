@@ -1,4 +1,4 @@
-"""TopicWatch: who wants to hear when the queues of a topic are not what they were."""
+"""TopicWatch: tells listeners when the queues of a topic change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends that nobody waits for in a task: the first attempt is written and left to the connection, which calls back.
+"""Sends without a task of their own: the first attempt is written, and the connection calls back with the answer.
 
 Only when that attempt fails, or has to wait for a connection, does a task take over.
 """

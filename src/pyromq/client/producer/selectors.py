@@ -1,4 +1,4 @@
-"""Which queue a message goes to.
+"""Selectors: which queue a message goes to.
 
 Without a wish of the sender queues take turns (`Turns`), and an attempt after a failure goes to another broker. A
 sender that wants a queue of its own choice gives a selector: it sees the queues of the topic and the message.

@@ -1,4 +1,4 @@
-"""What became of a message that was sent, and of the transaction it was part of."""
+"""The result of a send, and of the transaction that the message was part of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sending: from a message made ready to the broker's answer, over as many attempts as it takes.
+"""The sender: gets a message that is ready to a broker, in as many attempts as it takes.
 
 A send in the common case costs no task and no timer: the frame is filled into a form and written, and the connection
 hands the reply to whoever waits. Whoever does not want to wait either uses `Submitted` (background_sends.py).
