@@ -181,7 +181,7 @@ class BrokerConfig:
         hot=True,
     )
     delay_offset_flush_interval: int = option(
-        "flushDelayOffsetInterval", 10_000, "Pause between two savings of the progress of delayed messages.", min=10
+        "flushDelayOffsetInterval", 1000, "Pause between two savings of the progress of delayed messages.", min=10
     )
     store_reply_message: bool = option(
         "storeReplyMessageEnable", True, "Clear it to pass replies on without keeping them.", hot=True

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyromq.errors import StoreError
@@ -41,9 +41,10 @@ _OURS = struct.Struct(
     "q"  # first pending
     "q"  # end of the step that is being delivered (ms)
     "q"  # offset before which its timers have been
+    "q"  # place in the commit log
     "I"  # CRC-32 of theirs and of ours
 )
-_MARK = b"PyroMQ 1"
+_MARK = b"PyroMQ 2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,9 @@ class TimerProgress:
 
     Done is what stands before `queue_offset` and is due before `done_before`, or before `step_end` if it stands before
     `step_offset`, too. Nothing before `first_pending` is left to do, whenever it is due. Times are epoch milliseconds.
+
+    What was delivered and is not done by this lies in the commit log from `log_place` on (see `delivered`). It is -1 if
+    that is not known.
     """
 
     done_before: int = 0
@@ -59,6 +63,7 @@ class TimerProgress:
     first_pending: int = 0
     step_end: int = 0
     step_offset: int = 0
+    log_place: int = field(default=0, compare=False)
 
     def is_done(self, out: int, offset: int) -> bool:
         if offset < self.first_pending:
@@ -89,10 +94,10 @@ class TimerCheckpoint:
             return TimerProgress()
         done_before, _, queue_offset, _, _, _, self._counter = _THEIRS.unpack_from(data)
         if len(data) >= _OURS_AT + _OURS.size:
-            mark, exact, first_pending, step_end, step_offset, crc = _OURS.unpack_from(data, _OURS_AT)
+            mark, exact, first_pending, step_end, step_offset, log_place, crc = _OURS.unpack_from(data, _OURS_AT)
             if mark == _MARK and crc == _checksum(data):
-                return TimerProgress(done_before, exact, first_pending, step_end, step_offset)
-        return TimerProgress(max(done_before, 0), max(queue_offset, 0))
+                return TimerProgress(done_before, exact, first_pending, step_end, step_offset, log_place)
+        return TimerProgress(max(done_before, 0), max(queue_offset, 0), log_place=-1)
 
     def save(self, progress: TimerProgress, now: int, log_end: int | None = None) -> None:
         """Return once it is on disk. `log_end` says that RocketMQ's timer log holds all that is pending, up to there.
@@ -107,6 +112,7 @@ class TimerCheckpoint:
             progress.first_pending,
             progress.step_end,
             progress.step_offset,
+            progress.log_place,
         )
         data = theirs.ljust(_OURS_AT, b"\0") + _OURS.pack(_MARK, *fields, 0)
         data = data[:-4] + _checksum(data).to_bytes(4, "big")

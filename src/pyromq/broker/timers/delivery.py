@@ -34,6 +34,7 @@ from pyromq.store.tags import TIMER_TOPIC, TimerKind, split_timer_code, timer_co
 from ..redelivery import Handover
 from .checkpoint import TimerProgress
 from .delay_levels import restored
+from .delivered import Delivered, delivered_since
 from .parking import recall_key, recalled_key
 from .wheel import TimerWheel
 
@@ -91,6 +92,9 @@ class TimerService:
         self._held_from: int | None = None
         self._slot: _Slot | None = None
         self._handover: Handover | None = None
+        self._handover_from = 0  # the end of the log when it began
+        # Timers that a crash kept from being noted as delivered.
+        self._delivered = Delivered(0)
         self._looked_at_old = 0
         self._caught_up = False  # all that was there at the start is read
         self.enqueued = 0
@@ -107,6 +111,8 @@ class TimerService:
         self._known = dataclasses.replace(progress, queue_offset=min(progress.queue_offset, end), first_pending=first)
         self._fired = progress.done_before // self._precision - 1
         self._followed = self._first_pending = first
+        if first < end and progress.log_place >= 0:
+            self._delivered = delivered_since(self._store, progress.log_place)
 
     def progress(self) -> TimerProgress:
         """What a start would have to know if this were the end."""
@@ -119,12 +125,24 @@ class TimerService:
         slot = self._slot
         if self._followed < self._known.queue_offset:
             # Not even all of what was known is read; done are those and no others.
-            return self._known
+            return dataclasses.replace(self._known, log_place=self._log_place)
         if slot is None or slot.number <= self._fired:
-            return TimerProgress((self._fired + 1) * step, queue_offset, self._first_pending)
+            return TimerProgress((self._fired + 1) * step, queue_offset, self._first_pending, log_place=self._log_place)
         return TimerProgress(
-            slot.number * step, queue_offset, self._first_pending, (slot.number + 1) * step, slot.next_offset
+            slot.number * step,
+            queue_offset,
+            self._first_pending,
+            (slot.number + 1) * step,
+            slot.next_offset,
+            self._log_place,
         )
+
+    @property
+    def _log_place(self) -> int:
+        """Where in the log to look for what was delivered and is not done by `progress`."""
+        if self._delivered:
+            return self._delivered.start
+        return int(self._store.log.end) if self._handover is None else self._handover_from
 
     def congestion(self, out: int) -> int:
         """How many timers fall due in a step, if there is a limit."""
@@ -249,6 +267,8 @@ class TimerService:
             if limit >= self._fired:
                 self._fired = limit
                 self._held_from = None
+            if self._delivered and (self._fired + 1) * self._precision > self._delivered.until:
+                self._delivered = Delivered(0)  # all that they could stand for is done with
             return False
         if self._by_slot is not None:
             del self._by_slot[popped[0]]
@@ -281,7 +301,7 @@ class TimerService:
             message = restored(record)
             if message is None:
                 logger.error("timer at %s is skipped: it has no topic to go to", record.physical_offset)
-            else:
+            elif not self._delivered or not self._delivered.take(message):
                 records.append(self._with_times(message))
         self._hand_over(records, self._count, finished)
 
@@ -295,6 +315,7 @@ class TimerService:
             self._handover = None
             finished()
 
+        self._handover_from = int(self._store.log.end)
         self._handover = Handover(self._store, self._appends, records, stored, end)
         self._handover.put()
 

@@ -20,12 +20,14 @@ from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
 from pyromq.store.tags import SCHEDULE_TOPIC
 
 from .delay_levels import restored
+from .delivered import NOTED_EVERY, delivered_since
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyromq.protocol.record import MessageRecord
     from pyromq.store import MessageStore, PutResult
+    from pyromq.store.queues.consume_queue import ConsumeQueue
 
     from ..context import Context
 
@@ -70,9 +72,39 @@ class ScheduleService:
         return DelayOffsetTable(offset_table=dict(self.offsets))
 
     def load(self, saved: DelayOffsetTable) -> None:
+        """Go on from there, or behind it as far as the log shows that messages were delivered since."""
         self.offsets = {level: offset for level, offset in saved.offset_table.items() if level > 0}
-        self.kept.restart(self.offsets)
-        self.dirty = False
+        self.dirty = self._pass_delivered(saved.log_table or {})
+        self.kept.restart(self.offsets, self._all_levels)
+
+    def _pass_delivered(self, noted: dict[int, int]) -> bool:
+        """Move on past what is in the log already; whether it was looked for. Levels deliver in their queue's order."""
+        queues, starts = {}, {}
+        # Where nothing was ever noted all of the log counts.
+        first = min(noted.values(), default=0)
+        for level in self._all_levels:
+            queue = self._store.queues.find(SCHEDULE_TOPIC, level - 1)
+            # A table of RocketMQ's does not tell.
+            start = noted.get(level, None if self.offsets.get(level) else first)
+            if queue is not None and start is not None and self._next(level, queue) < queue.max_offset:
+                queues[level], starts[level] = queue, start
+        if not starts:
+            return False
+        found = delivered_since(self._store, min(starts.values()))
+        for level, queue in queues.items():
+            for offset in range(self._next(level, queue), int(queue.max_offset)):
+                entry = queue.entry(offset) if found else None
+                if entry is None:
+                    break
+                message = None if entry[1] == PRE_BLANK_SIZE else self._restored(entry[0], entry[1])
+                if message is not None:
+                    if not found.take(message, starts[level]):
+                        break
+                    self.offsets[level] = offset + 1
+        return True
+
+    def _next(self, level: int, queue: ConsumeQueue) -> int:
+        return int(min(max(self.offsets.get(level, 0), queue.min_offset), queue.max_offset))
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -105,7 +137,7 @@ class ScheduleService:
         queue = self._store.queues.find(SCHEDULE_TOPIC, level - 1)
         if queue is None:
             return False
-        offset = min(max(self.offsets.get(level, 0), queue.min_offset), queue.max_offset)
+        offset = self._next(level, queue)
         batch = _Batch(self, level, offset)
         for physical, size, due in ENTRY.iter_unpack(queue.entries(offset, _AT_ONCE)):
             # A time further away than the level allows was made by a clock that has been set back since.
@@ -126,6 +158,9 @@ class ScheduleService:
     def store_again(self, record: MessageRecord) -> PutResult:
         """Store a message that was acknowledged when longer ones were allowed."""
         return self._appends.put_again(self._store.queue(record.topic, record.queue_id), record)
+
+    def is_under_way(self, level: int) -> bool:
+        return level in self._under_way
 
     def batch_ended(self, level: int) -> None:
         self._under_way.discard(level)
@@ -166,7 +201,8 @@ class KeptOffsets:
     """delayOffset.json: how far each level is by what is on disk.
 
     An offset is not told before the messages that were delivered up to it are. Otherwise a power failure could take
-    those, and the level would go on behind them.
+    those, and the level would go on behind them. Beside it stands where in the log to look for what was delivered since
+    (see `delivered`); so the file is also renewed when much was written to the log.
     """
 
     def __init__(self, service: ScheduleService, store: MessageStore) -> None:
@@ -175,10 +211,16 @@ class KeptOffsets:
         self._offsets: dict[int, int] = {}
         # Where the log has to be on disk up to, for a level to be at an offset.
         self._moves: deque[tuple[int, int, int]] = deque()
+        # Before these places in the log, nothing from the offsets above on was delivered.
+        self._places: dict[int, int] = {}
+        self._noted = -NOTED_EVERY
 
     @property
     def dirty(self) -> bool:
-        return self._service.dirty
+        if self._service.dirty:
+            return True
+        is_old = self._store.flusher.flushed - self._noted >= NOTED_EVERY
+        return is_old and bool(self._store.queues.of_topic(SCHEDULE_TOPIC))
 
     @dirty.setter
     def dirty(self, dirty: bool) -> None:
@@ -187,8 +229,9 @@ class KeptOffsets:
     def load(self, saved: DelayOffsetTable) -> None:
         self._service.load(saved)
 
-    def restart(self, offsets: dict[int, int]) -> None:
+    def restart(self, offsets: dict[int, int], levels: Iterable[int]) -> None:
         self._offsets = dict(offsets)
+        self._places = dict.fromkeys(levels, int(self._store.log.end))
         self._moves.clear()
 
     def moved_on(self, level: int, offset: int) -> None:
@@ -197,12 +240,18 @@ class KeptOffsets:
     def snapshot(self) -> DelayOffsetTable:
         flushed = self._store.flusher.flushed
         while self._moves and self._moves[0][0] <= flushed:
-            _, level, offset = self._moves.popleft()
+            place, level, offset = self._moves.popleft()
             self._offsets[level] = offset
+            self._places[level] = place
         if self._moves:
             self._store.flushed()  # so that it is by the next time
             self._service.dirty = True
-        return DelayOffsetTable(offset_table=dict(self._offsets))
+        moving = {level for _, level, _ in self._moves}
+        for level in self._places:
+            if level not in moving and not self._service.is_under_way(level):
+                self._places[level] = flushed
+        self._noted = flushed
+        return DelayOffsetTable(offset_table=dict(self._offsets), log_table=dict(self._places))
 
 
 class _Batch:

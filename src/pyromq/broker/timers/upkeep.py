@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import StoreError
 
+from .delivered import NOTED_EVERY
+
 if TYPE_CHECKING:
     from ..context import Context
     from .checkpoint import TimerCheckpoint, TimerProgress
@@ -31,6 +33,7 @@ class TimerUpkeep:
         self._live = context.live
         self._clock = context.clock
         self._checkpoint = checkpoint
+        self._noted = -NOTED_EVERY
 
     def load(self) -> None:
         """Let the timers go on where they were. StoreError if the file cannot be read."""
@@ -40,7 +43,7 @@ class TimerUpkeep:
         """Save until cancelled. What cannot be saved is said, and tried again."""
         while True:
             await asyncio.sleep(self._live.config.timer_flush_interval / 1000)
-            if not self._timers.dirty:
+            if not self._timers.dirty and not self._is_old():
                 continue
             self._timers.dirty = False
             try:
@@ -49,8 +52,13 @@ class TimerUpkeep:
                 self._timers.dirty = True
                 logger.error("%s not written: %s; trying again", self._checkpoint.path, exc)
 
+    def _is_old(self) -> bool:
+        """Whether so much was written to the log since that a start would have much to read."""
+        return self._timers.queue.max_offset > 0 and self._store.log.end - self._noted >= NOTED_EVERY
+
     async def _save(self) -> None:
         progress = self._timers.progress()
+        self._noted = int(self._store.log.end)
         await asyncio.wrap_future(self._store.flushed())
         await asyncio.to_thread(self._checkpoint.save, progress, self._clock())
 

@@ -23,9 +23,13 @@ class ConsumerOffsetTable(Body, frozen=True, kw_only=True):
 
 
 class DelayOffsetTable(Body, frozen=True, kw_only=True):
-    """45, and delayOffset.json: delay level, the next offset to deliver."""
+    """45, and delayOffset.json: delay level, the next offset to deliver.
+
+    `log_table` is ours: by level, a place in the commit log before which nothing from that offset on was delivered.
+    """
 
     data_version: DataVersion | None = None
+    log_table: dict[I32, I64] | None = None
     offset_table: dict[I32, I64] = written({})
 
 

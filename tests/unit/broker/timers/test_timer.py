@@ -13,6 +13,7 @@ from tests.unit.broker.message_kit import Peer, send_request
 from tests.unit.broker.timers.timer_kit import TimerParts, after
 
 from pyromq.broker.timers.checkpoint import TimerProgress
+from pyromq.broker.timers.delivered import NOTED_EVERY
 from pyromq.protocol.batch import BatchItem, encode_batch
 from pyromq.protocol.record import MessageRecord
 from pyromq.store.check.store_check import Severity
@@ -261,16 +262,60 @@ async def test_what_was_delivered_and_saved_is_not_delivered_again(start, parts)
     assert parts.bodies() == [b"one", b"two"]
 
 
-async def test_what_was_delivered_and_not_saved_is_delivered_once_more_at_most(start, parts):
-    await parts.send(b"one", after(5))
+async def test_what_was_delivered_and_not_saved_is_not_delivered_again_however_often_it_is_killed(start, parts):
+    for number in range(100):
+        await parts.send(b"%d" % number, after(5 + number // 10))
+    expected = []
+    for second in range(5, 15):
+        parts.now += 5_000 if second == 5 else 1_000
+        await parts.deliver()
+        expected += [b"%d" % number for number in range(10 * (second - 5), 10 * (second - 4))]
+        assert parts.bodies() == expected
+        if second in (6, 9):
+            await parts.save()
+        parts = start(parts.cut_off())
+    await parts.wait(60_000)
+    assert parts.bodies() == expected
+
+
+async def test_a_crash_before_all_that_came_is_known_again_forgets_none_of_it(start, parts):
+    for number in range(200):
+        await parts.send(b"%d" % number, after(5))
+    await parts.deliver()
+    await parts.save()
     await parts.wait(5_000)
     parts = start(parts.cut_off())
-    await parts.wait(60_000)
-    assert parts.bodies() == [b"one", b"one"]
+    while not parts.timers.dirty:  # some of them are passed over, and this is noted
+        parts.timers.step()
+        await asyncio.sleep(0)
     await parts.save()
     parts = start(parts.cut_off())
     await parts.wait(60_000)
-    assert parts.bodies() == [b"one", b"one"]
+    assert parts.bodies() == [b"%d" % number for number in range(200)]
+    assert not parts.timers._delivered
+
+
+async def test_equal_timers_come_as_often_as_they_were_sent(start, parts):
+    for _ in range(3):
+        await parts.send(b"same", after(5))
+    await parts.deliver()
+    await parts.save()
+    parts.now += 5_000
+    parts.timers.step()
+    parts.appends.flush()
+    await parts.send(b"same", after(5))
+    parts = start(parts.cut_off())
+    await parts.wait(60_000)
+    assert parts.bodies() == 4 * [b"same"]
+
+
+async def test_progress_is_noted_anew_when_the_log_has_grown(parts):
+    await parts.send(b"one", after(5))
+    assert parts.upkeep._is_old()
+    await parts.save()
+    assert not parts.upkeep._is_old()
+    parts.upkeep._noted -= NOTED_EVERY
+    assert parts.upkeep._is_old()
 
 
 async def test_a_step_that_was_interrupted_goes_on_where_it_was(start, parts):
