@@ -100,6 +100,7 @@ async def test_a_new_group_is_told_nothing_when_the_first_messages_are_gone(star
 
 @pytest.mark.scenario("broker 9.3")
 async def test_the_last_commit_counts_also_when_it_goes_back(client):
+    await client.create_topic()
     await client.commit(10)
     await client.commit(4)
     assert (await client.committed()).ext == {"offset": "4"}

@@ -26,7 +26,7 @@ _SEPARATOR = "@"
 
 
 class ConsumerOffsets:
-    """What groups committed. Nothing is checked: neither the group nor the topic needs to exist.
+    """What groups committed. Nothing is checked: neither the group nor the topic needs to exist, nor the message.
 
     `dirty` is set by each change; whoever saves the table clears it.
     """

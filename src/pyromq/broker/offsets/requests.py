@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pyromq.errors import QueryNotFound
+from pyromq.errors import QueryNotFound, SubscriptionGroupNotExist, TopicNotFound
 from pyromq.protocol.bodies import QueryCorrectionOffsetBody
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import (
@@ -40,6 +40,7 @@ class OffsetProcessors:
     def __init__(self, store: MessageStore, tables: Tables) -> None:
         self._offsets = tables.offsets
         self._topics = tables.topics
+        self._groups = tables.groups
         self._clients = tables.clients
         self._store = store
 
@@ -74,7 +75,16 @@ class OffsetProcessors:
         return queue.min_offset <= 0 and not self._store.get(queue, 0, 1).suggest_slave
 
     def update(self, connection: Connection, request: Command) -> Command:
+        """15. As in 5.5, topic and group must exist, and any offset is taken: a consumer may know more than a queue
+        that lost its end. A pull from there is told where the queue ends (21), and a negative offset counts as none.
+
+        A group is made with its first commit, as with its first pull, where 5.5 knows only the latter.
+        """
         header = request.header(UpdateConsumerOffset)
+        if self._groups.get(header.consumer_group) is None:
+            raise SubscriptionGroupNotExist(f"Group {header.consumer_group} not exist!")
+        if header.topic not in self._topics:
+            raise TopicNotFound(f"Topic {header.topic} not exist!")
         self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return request.reply()
 

@@ -40,6 +40,7 @@ class Broker:
         self.store.open()
         parts = assembled(LIVE, self.store, lambda: NOW)
         self.topics, self.clients, self.offsets = parts.tables.topics, parts.tables.clients, parts.tables.offsets
+        self.topics.update(TopicConfig(topic_name="T"))
         self.table = parts.processors
 
     def ask(self, code, **fields):
