@@ -201,13 +201,19 @@ class Parts:
         }
 
     def load(self) -> None:
-        """Take over what an earlier broker left in the store. StoreError if some of it cannot be used."""
+        """Take over what an earlier broker left in the store. StoreError if some of it cannot be used.
+
+        It may take a while, and be done in a thread; `rediscover` comes after it, on the event loop.
+        """
         self.state.load()
-        rediscover(self._store, self.state, self.tables.topics, self.tables.groups)
         self.halves.load()
         if self._live.config.timer_wheel:
             self.timer_upkeep.load()
             self._pops.load()
+
+    def rediscover(self) -> None:
+        """Bring back what the files lack and the store shows, and have it saved."""
+        rediscover(self._store, self.state, self.tables.topics, self.tables.groups)
 
     # What goes on by itself
 

@@ -99,7 +99,7 @@ class Broker(Service):
             raise StoreError(f"storePathRootDir {store.root} cannot be written: {problem}")
         try:
             async with contextlib.AsyncExitStack() as life:
-                await _open(store)
+                await _in_thread(store.open, store.close)
                 life.callback(store.close)
                 life.push_async_callback(self._save_state)
                 client = await life.enter_async_context(RemotingClient(settings[ClientConfig], tls=tls))
@@ -114,9 +114,12 @@ class Broker(Service):
                     ha_address=join_address(config.broker_ip2, ports.ha_port),
                     store_host=encode_host(ip, ports.port),
                 )
-                parts.load()
+                await _in_thread(parts.load)
+                parts.rediscover()
                 self._parts = parts
                 ports.serve(parts.processors)
+                # Not before all of it is there: a start that fails has never taken a connection.
+                ports.listen()
                 self._say_where(ports)
                 await self._serve(parts, ports, listening)
         except asyncio.CancelledError:
@@ -190,16 +193,16 @@ class Broker(Service):
         self._connection_closed.set()
 
 
-async def _open(store: MessageStore) -> None:
-    """Open it in a thread, since recovery may take a while and others, a name server say, live on this loop."""
-    opening = asyncio.create_task(asyncio.to_thread(store.open), name="open store")
+async def _in_thread(work: Callable[[], None], undo: Callable[[], None] | None = None) -> None:
+    """Recovery and the like may take a while, and others, a name server say, live on this loop."""
+    working = asyncio.create_task(asyncio.to_thread(work), name="start")
     try:
-        await asyncio.shield(opening)
+        await asyncio.shield(working)
     except asyncio.CancelledError:
-        # What recovers cannot be interrupted.
-        await asyncio.wait([opening])
-        if opening.exception() is None:
-            store.close()
+        # It cannot be interrupted.
+        await asyncio.wait([working])
+        if working.exception() is None and undo is not None:
+            undo()
         raise
 
 

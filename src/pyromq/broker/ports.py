@@ -32,10 +32,9 @@ _ATTEMPTS = 50
 
 
 class Ports:
-    """Listens on all three while it is entered, and serves what `serve` is given, from then on.
+    """Has all three while it is entered, and takes connections from `listen` on; until then they are refused.
 
-    Entering waits for nothing: whoever calls `serve` in the same turn of the event loop has missed no request. Leaving
-    closes all connections.
+    So their numbers are known before there is anything to `serve`. Leaving closes all connections.
     """
 
     def __init__(self, config: ServerConfig, ha_port: int, listener: ConnectionListener, tls: TlsConfig) -> None:
@@ -54,7 +53,7 @@ class Ports:
         attempts = 1 if self._config.listen_port else _ATTEMPTS
         for left in reversed(range(attempts)):
             try:
-                await self._listen()
+                self._bind()
                 break
             except ConfigError:
                 await self._open.aclose()
@@ -65,18 +64,20 @@ class Ports:
     async def __aexit__(self, *exc_info: object) -> None:
         await self._open.aclose()
 
-    async def _listen(self) -> None:
-        self._servers = [await self._server(self._config.listen_port, self._processors)]
+    def _bind(self) -> None:
+        self._servers = [self._server(self._config.listen_port, self._processors)]
         if self.port > VIP_PORT_OFFSET:
-            self._servers.append(await self._server(self.port - VIP_PORT_OFFSET, self._vip_processors))
+            self._servers.append(self._server(self.port - VIP_PORT_OFFSET, self._vip_processors))
         ha_config = dataclasses.replace(self._config, listen_port=self._ha_port or self.port + HA_PORT_OFFSET)
         self._ha = ListeningSocket(ha_config, _send_away)
         self._open.callback(self._ha.close)
 
-    async def _server(self, port: int, processors: Mapping[int, Processor]) -> RemotingServer:
+    def _server(self, port: int, processors: Mapping[int, Processor]) -> RemotingServer:
         config = dataclasses.replace(self._config, listen_port=port)
         server = RemotingServer(config, processors, listener=self._listener, tls=self._tls)
-        return await self._open.enter_async_context(server)
+        server.bind()
+        self._open.push_async_callback(server.close)
+        return server
 
     @property
     def port(self) -> int:
@@ -96,6 +97,13 @@ class Ports:
         """Answer requests with these from now on."""
         self._processors.update(processors)
         self._vip_processors.update((code, each) for code, each in processors.items() if code not in NOT_ON_VIP)
+
+    def listen(self) -> None:
+        """Take connections from now on. ConfigError if somebody else does so on one of the ports by now."""
+        for server in self._servers:
+            server.listen()
+        assert self._ha is not None, "no port is bound"
+        self._ha.listen()
 
     def reload_tls(self) -> None:
         """Read the certificate again, for connections to come. ConfigError if it cannot be used: the old one stays."""

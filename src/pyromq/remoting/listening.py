@@ -1,4 +1,7 @@
-"""A listening socket: bound with a clear error when that fails, and emptied of new connections as they come."""
+"""A listening socket: bound with a clear error when that fails, and emptied of new connections as they come.
+
+A port that is bound belongs to us, and its number is known, but connections are refused until somebody listens.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,27 @@ _RETRY = 0.1
 class ListeningSocket:
     """Hands every new connection to `accepted`, in the event loop's own turn: nothing is lost when it is closed.
 
-    Where the system has no descriptor left, it looks again a moment later; the peers wait in the backlog.
+    It is bound from the beginning, and takes connections from `listen` on. Where the system has no descriptor left, it
+    looks again a moment later; the peers wait in the backlog.
     """
 
     def __init__(self, config: ServerConfig, accepted: Callable[[socket.socket], None]) -> None:
+        self._config = config
         self._socket = bind(config)
         self._accepted = accepted
         self._loop = asyncio.get_running_loop()
         self._retry: asyncio.TimerHandle | None = None
         self._failing = False
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
+
+    def listen(self) -> None:
+        """Take connections from now on. ConfigError if somebody else does so on this port."""
+        try:
+            # Connections inherit it, and are in nobody's way when we have ended.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.listen(self._config.backlog)
+        except OSError as exc:
+            raise _refused(self.address, exc) from exc
         self._watch()
 
     def close(self) -> None:
@@ -74,24 +88,39 @@ class ListeningSocket:
 
 
 def bind(config: ServerConfig) -> socket.socket:
-    """A socket that listens as `config` says. Raises ConfigError."""
+    """A socket that has the port that `config` says, and does not listen yet. Raises ConfigError."""
     family = socket.AF_INET6 if ":" in config.bind_address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Connections inherit these.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for name, size in ((socket.SO_SNDBUF, config.send_buffer), (socket.SO_RCVBUF, config.receive_buffer)):
             if size:
                 sock.setsockopt(socket.SOL_SOCKET, name, size)
-        sock.bind((config.bind_address, config.listen_port))
-        sock.listen(config.backlog)
+        _bind(sock, (config.bind_address, config.listen_port))
     except (OSError, ValueError, OverflowError) as exc:
         sock.close()
-        where = format_address((config.bind_address, config.listen_port))
-        if isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE:
-            raise ConfigError(f"port {config.listen_port} is taken; cannot listen on {where}") from exc
-        reason = exc.strerror if isinstance(exc, OSError) else None
-        raise ConfigError(f"cannot listen on {where}: {reason or exc}") from exc
+        raise _refused((config.bind_address, config.listen_port), exc) from exc
     return sock
+
+
+def _bind(sock: socket.socket, address: tuple[str, int]) -> None:
+    """Bind, also where connections of a process that has ended are still waiting for their time to pass."""
+    try:
+        # First as one who shares with nobody. With the option below, Linux gives a port that is bound and not listened
+        # on yet to two at once, and one of them would find out too late.
+        sock.bind(address)
+    except OSError as exc:
+        if exc.errno != errno.EADDRINUSE:
+            raise
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+
+
+def _refused(address: tuple[str, int], exc: Exception) -> ConfigError:
+    where = format_address(address)
+    if isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE:
+        return ConfigError(f"port {address[1]} is taken; cannot listen on {where}")
+    reason = exc.strerror if isinstance(exc, OSError) else None
+    return ConfigError(f"cannot listen on {where}: {reason or exc}")

@@ -33,7 +33,8 @@ class RemotingServer:
         async with RemotingServer(ServerConfig(listen_port=0), {105: route}) as server:
             print(server.port)
 
-    Entering listens; leaving stops listening, closes the connections and waits for all that still runs.
+    Entering listens; leaving stops listening, closes the connections and waits for all that still runs. Where the port
+    has to be known before there is anything to serve, `bind`, `listen` and `close` do the same step by step.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class RemotingServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on, also when the system chose it."""
+        """The port that is bound, also when the system chose it."""
         assert self._listening is not None, "the server does not run"
         return self._listening.address[1]
 
@@ -87,13 +88,27 @@ class RemotingServer:
         return frozenset(self.endpoint.connections)
 
     async def __aenter__(self) -> Self:
-        self._context = self._named_context()
-        self._listening = ListeningSocket(self._config, self._accepted)
-        self._idle = asyncio.create_task(self.endpoint.close_idle(self._config.max_idle_seconds), name="close idle")
+        self.bind()
+        try:
+            self.listen()
+        except BaseException:
+            self.stop_listening()
+            raise
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+    def bind(self) -> None:
+        """Take the port, on which connections are refused until `listen`. ConfigError if it is taken."""
+        self._context = self._named_context()
+        self._listening = ListeningSocket(self._config, self._accepted)
+
+    def listen(self) -> None:
+        """Take connections from now on. ConfigError if somebody else does so on this port."""
+        assert self._listening is not None, "the server has no port"
+        self._listening.listen()
+        self._idle = asyncio.create_task(self.endpoint.close_idle(self._config.max_idle_seconds), name="close idle")
 
     def stop_listening(self) -> None:
         """Take no new connections; those that are there go on."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from contextlib import AsyncExitStack
 
 import pytest
@@ -155,6 +157,37 @@ async def test_files_that_cannot_be_read_stop_the_start(folder, broker):
             pass
     assert not (folder / "abort").exists()
     assert (folder / "config" / "topics.json").read_text() == "{"
+
+
+@pytest.mark.parametrize("text", ["{", "{}"])
+async def test_no_port_is_open_before_everything_behind_it_serves(peer, folder, broker, text):
+    async with broker() as running:
+        port = running.port
+    # A file that can be read when the test wants it to be.
+    file = folder / "config" / "delayOffset.json"
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    file.with_name("delayOffset.json.bak").write_text("{")
+    running = broker(f"listenPort={port}")
+    starting = asyncio.create_task(running.run())
+    with await asyncio.to_thread(file.open, "w") as being_read:
+        for offset in (0, -2, 1):
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", port + offset)
+        being_read.write(text)
+    if text == "{":
+        with pytest.raises(StoreError, match=r"delayOffset\.json"):
+            await starting
+    else:
+
+        async def served():
+            with contextlib.suppress(ConnectFailed):
+                return await peer.send(running.address) == 0
+
+        assert await eventually(served)
+        starting.cancel()
+        await asyncio.wait([starting])
+    assert not (folder / "abort").exists()
 
 
 async def test_a_name_that_nobody_can_resolve_stops_the_start(folder, broker):

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from pyromq.broker.ports import Ports
+from pyromq.errors import ConfigError
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import Command
 from pyromq.remoting import RemotingClient, ServerConfig, TlsConfig
@@ -38,15 +39,31 @@ async def test_ports_of_the_systems_choice_lie_together_however_many_brokers_the
 async def test_a_request_is_served_from_the_moment_on_that_somebody_serves_it():
     async with new_ports() as ports, RemotingClient() as client:
         ports.serve({RequestCode.HEART_BEAT: lambda _, request: request.reply(remark="served")})
+        ports.listen()
         for port in (ports.port, ports.port - 2):
             reply = await client.invoke(f"127.0.0.1:{port}", Command.request(RequestCode.HEART_BEAT))
             assert (reply.code, reply.remark) == (ResponseCode.SUCCESS, "served")
         assert len(ports.connections) == 2
 
 
+async def test_ports_are_taken_and_refuse_connections_until_somebody_listens():
+    async with new_ports() as ports:
+        for port in (ports.port, ports.port - 2, ports.ha_port):
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", port)
+            with pytest.raises(ConfigError, match="is taken"):
+                async with new_ports(ServerConfig(listen_port=port, bind_address="127.0.0.1")):
+                    pass
+        ports.listen()
+        for port in (ports.port, ports.port - 2, ports.ha_port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+
+
 async def test_who_is_connected_stays_so_when_nobody_else_is_taken():
     async with new_ports() as ports, RemotingClient() as client:
         ports.serve({RequestCode.HEART_BEAT: lambda _, request: request.reply()})
+        ports.listen()
         address = f"127.0.0.1:{ports.port}"
         await client.invoke(address, Command.request(RequestCode.HEART_BEAT))
         ports.stop_listening()
@@ -65,6 +82,7 @@ async def test_requests_under_way_are_waited_for():
 
     async with new_ports() as ports, RemotingClient() as client:
         ports.serve({RequestCode.HEART_BEAT: slow})
+        ports.listen()
         asking = asyncio.create_task(client.invoke(f"127.0.0.1:{ports.port}", Command.request(RequestCode.HEART_BEAT)))
         while not ports.connections:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
