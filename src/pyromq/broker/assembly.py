@@ -77,7 +77,7 @@ class Parts:
     """The parts of one broker, ready to be loaded and run. Its store is open.
 
     `address` is what clients are told, `ha_address` what slaves are, `store_host` the bytes that stand for it in every
-    message. `clock` gives epoch milliseconds.
+    message. `clock` gives epoch milliseconds, `monotonic` those that leases are measured by.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Parts:
         store: MessageStore,
         client: RemotingClient,
         clock: Callable[[], int],
+        monotonic: Callable[[], int],
         *,
         address: str,
         ha_address: str,
@@ -113,6 +114,7 @@ class Parts:
         context = self.context = Context(
             live=live,
             clock=clock,
+            monotonic=monotonic,
             store=store,
             gate=self.gate,
             appends=self._appends,
@@ -185,8 +187,8 @@ class Parts:
             **self.pulls.table(),
             **self._pops.processors,
             **ReplyProcessor(context, tables).table(),
-            **ClientProcessors(live, clock, tables, self.gate.acknowledged).table(),
-            **LockProcessors(QueueLocks(), clock).table(),
+            **ClientProcessors(live, clock, context.monotonic, tables, self.gate.acknowledged).table(),
+            **LockProcessors(QueueLocks(), context.monotonic).table(),
             **ConsumerCallProcessors(context, tables).table(),
             **OffsetProcessors(store, tables).table(),
             **QueueProcessors(store).table(),
@@ -247,7 +249,7 @@ class Parts:
     async def _expire_clients(self) -> None:
         while True:
             await asyncio.sleep(_HOUSEKEEPING)
-            for connection in self.tables.clients.expire(self._clock()):
+            for connection in self.tables.clients.expire(self.context.monotonic()):
                 connection.close()
             self.tables.filters.clean()
 

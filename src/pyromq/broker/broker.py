@@ -110,6 +110,7 @@ class Broker(Service):
                     store,
                     client,
                     _now,
+                    _monotonic,
                     address=self.address,
                     ha_address=join_address(config.broker_ip2, ports.ha_port),
                     store_host=encode_host(ip, ports.port),
@@ -234,3 +235,7 @@ def _is_private(host: str) -> bool:
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _monotonic() -> int:
+    return time.monotonic_ns() // 1_000_000

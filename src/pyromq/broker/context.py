@@ -36,12 +36,14 @@ class Tables:
 class Context:
     """What the broker works with.
 
-    `clock` gives epoch milliseconds. `address` is what clients are told, `store_host` the bytes that stand for it in
-    every message. What is acknowledged passes `gate`.
+    `clock` gives epoch milliseconds, for what is stored or shown, and for what falls due at a time of day. `monotonic`
+    gives milliseconds that nobody sets back or ahead, for leases and limits. `address` is what clients are told,
+    `store_host` the bytes that stand for it in every message. What is acknowledged passes `gate`.
     """
 
     live: LiveConfig
     clock: Callable[[], int]
+    monotonic: Callable[[], int]
     store: MessageStore
     gate: DurabilityGate
     appends: Appends

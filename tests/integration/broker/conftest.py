@@ -12,9 +12,10 @@ from pyromq.broker.timers import schedule
 
 @pytest.fixture
 def shift(monkeypatch):
-    """The broker's clock, apart from that of its store, can be set forward."""
+    """The broker's time, apart from that of its store, can pass faster."""
     shift = Shift()
     monkeypatch.setattr(broker_module, "_now", shift)
+    monkeypatch.setattr(broker_module, "_monotonic", shift)
     return shift
 
 

@@ -54,6 +54,7 @@ def assembled(live: LiveConfig, store: MessageStore, clock: Callable[[], int]) -
         store,
         RemotingClient(),
         clock,
+        clock,
         address="10.0.0.1:10911",
         ha_address="10.0.0.1:10912",
         store_host=STORE_HOST,

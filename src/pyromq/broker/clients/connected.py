@@ -42,7 +42,7 @@ class ClientInfo:
     client_id: str
     language: Language
     version: int
-    last_update: int
+    last_update: int  # milliseconds on a clock that nobody sets
 
 
 @dataclass(slots=True)

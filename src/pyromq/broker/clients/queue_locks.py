@@ -25,7 +25,10 @@ class _Lock(NamedTuple):
 
 
 class QueueLocks:
-    """The locks of all groups. Times are milliseconds. What a queue is called is not checked: it need not exist."""
+    """The locks of all groups. Times are milliseconds on a clock that nobody sets.
+
+    What a queue is called is not checked: it need not exist.
+    """
 
     def __init__(self, expires_ms: int = LOCK_EXPIRES_MS) -> None:
         self._expires = expires_ms

@@ -47,12 +47,20 @@ if TYPE_CHECKING:
 
 
 class ClientProcessors:
-    """Heartbeats and goodbyes, and who asks for those that are there. `clock` tells epoch milliseconds.
+    """Heartbeats and goodbyes, and who asks for those that are there.
 
-    `acknowledged` gives an answer when the topics and groups that it speaks of are there to stay.
+    `clock` gives epoch milliseconds, `monotonic` those that clients expire by. `acknowledged` gives an answer when the
+    topics and groups that it speaks of are there to stay.
     """
 
-    def __init__(self, live: LiveConfig, clock: Callable[[], int], tables: Tables, acknowledged: Acknowledged) -> None:
+    def __init__(
+        self,
+        live: LiveConfig,
+        clock: Callable[[], int],
+        monotonic: Callable[[], int],
+        tables: Tables,
+        acknowledged: Acknowledged,
+    ) -> None:
         self._acknowledged = acknowledged
         self._clients = tables.clients
         self._topics = tables.topics
@@ -60,6 +68,7 @@ class ClientProcessors:
         self._filters = tables.filters
         self._live = live
         self._clock = clock
+        self._monotonic = monotonic
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -87,7 +96,7 @@ class ClientProcessors:
             if not config.notify_consumer_ids_changed_enable:
                 quiet.add(consumer.group_name)
         self._clients.heartbeat(
-            connection, data, self._clock(), language=request.language, version=request.version, quiet=quiet
+            connection, data, self._monotonic(), language=request.language, version=request.version, quiet=quiet
         )
         if not data.without_sub:
             for consumer in data.consumer_data_set:
@@ -146,26 +155,28 @@ class ClientProcessors:
         return request.reply(body=ProducerConnection([_connection_body(info) for info in members.values()]).encode())
 
     def all_producers(self, connection: Connection, request: Command) -> Command:
+        # What a heartbeat's time is on the clock as it goes now.
+        epoch = self._clock() - self._monotonic()
         table = {
-            name: [_producer_info(info) for info in members.values()]
+            name: [_producer_info(info, epoch) for info in members.values()]
             for name, members in self._clients.producers.items()
         }
         return request.reply(body=ProducerTableInfo(table).encode())
 
 
 class LockProcessors:
-    """Queue locks of ordered consumers. `clock` tells milliseconds."""
+    """Queue locks of ordered consumers. `monotonic` gives milliseconds."""
 
-    def __init__(self, locks: QueueLocks, clock: Callable[[], int]) -> None:
+    def __init__(self, locks: QueueLocks, monotonic: Callable[[], int]) -> None:
         self._locks = locks
-        self._clock = clock
+        self._monotonic = monotonic
 
     def table(self) -> dict[int, Processor]:
         return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
 
     def lock(self, connection: Connection, request: Command) -> Command:
         body = LockBatchRequestBody.decode(request.body_bytes)
-        held = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, self._clock())
+        held = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, self._monotonic())
         return request.reply(body=LockBatchResponseBody(held).encode())
 
     def unlock(self, connection: Connection, request: Command) -> Command:
@@ -183,11 +194,11 @@ def _connection_body(info: ClientInfo) -> ConnectionBody:
     )
 
 
-def _producer_info(info: ClientInfo) -> ProducerInfo:
+def _producer_info(info: ClientInfo, epoch: int) -> ProducerInfo:
     return ProducerInfo(
         client_id=info.client_id,
         language=info.language.value,
-        last_update_timestamp=info.last_update,
+        last_update_timestamp=epoch + info.last_update,
         remote_ip=f"/{info.connection.peer}",
         version=info.version,
     )

@@ -48,7 +48,8 @@ class RuntimeInfo:
         self._store = context.store
         self._statistics = context.stats
         self._live = context.live
-        self._clock = context.clock
+        self._monotonic = context.monotonic
+        self._began = context.monotonic()
         self._delay_offsets = delay_offsets
         self._backlog = backlog
         self._disk = disk or Disk()
@@ -77,7 +78,7 @@ class RuntimeInfo:
         transferred = throughput.rates(Rate.TRANSFERRED)
         return {
             "bootTimestamp": str(throughput.started),
-            "runtime": duration_text(self._clock() - throughput.started),
+            "runtime": duration_text(self._monotonic() - self._began),
             "putMessageEntireTimeMax": str(int(throughput.slowest_put)),
             "putMessageTimesTotal": str(puts),
             "putMessageFailedTimes": str(throughput.put_failures),

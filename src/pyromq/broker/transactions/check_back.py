@@ -164,6 +164,7 @@ class CheckBack:
         self._clients = tables.clients
         self._live = context.live
         self._clock = context.clock
+        self._monotonic = context.monotonic
         self._store_host = context.store_host
         self._turn = 0  # whose turn it is among the producers of a group
 
@@ -181,7 +182,7 @@ class CheckBack:
         if not self._halves.end:
             return
         self._topics.ensure(TRANSACTION_HALF, 1)
-        began = self._clock()
+        began = self._monotonic()
         config = self._live.config
         walk = Round(
             self._halves,
@@ -192,7 +193,7 @@ class CheckBack:
             kept=self._store.config.reserved_hours * _HOUR,
         )
         nobody: set[str] = set()
-        while self._clock() - began < _LONGEST:
+        while self._monotonic() - began < _LONGEST:
             # What was decided in this turn of the event loop must be there to be read.
             self._appends.flush()
             questions = walk.step(self._clock())

@@ -83,7 +83,7 @@ class Scene:
         )
         self.clients.emptied = self.filters.unregister
         self.processors = {
-            **ClientProcessors(live, self.clock, tables, lambda response, **made: response).table(),
+            **ClientProcessors(live, self.clock, self.clock, tables, lambda response, **made: response).table(),
             **LockProcessors(QueueLocks(), self.clock).table(),
         }
         self.connection = connection()
