@@ -42,8 +42,10 @@ _OURS = struct.Struct(
     "q"  # end of the step that is being delivered (ms)
     "q"  # offset before which its timers have been
     "q"  # place in the commit log
+    "8q"  # up to four pairs of an offset and a time (ms), unused ones zero
     "I"  # CRC-32 of theirs and of ours
 )
+_MOST_EARLIER = 4
 _MARK = b"PyroMQ 2"
 
 
@@ -53,6 +55,9 @@ class TimerProgress:
 
     Done is what stands before `queue_offset` and is due before `done_before`, or before `step_end` if it stands before
     `step_offset`, too. Nothing before `first_pending` is left to do, whenever it is due. Times are epoch milliseconds.
+
+    After a clock was set back, entries before an offset are done up to a later time than those that came since.
+    `earlier` has such offsets and times.
 
     What was delivered and is not done by this lies in the commit log from `log_place` on (see `delivered`). It is -1 if
     that is not known.
@@ -64,13 +69,16 @@ class TimerProgress:
     step_end: int = 0
     step_offset: int = 0
     log_place: int = field(default=0, compare=False)
+    earlier: tuple[tuple[int, int], ...] = ()
 
     def is_done(self, out: int, offset: int) -> bool:
         if offset < self.first_pending:
             return True
         if offset >= self.queue_offset:
             return False
-        return out < self.done_before or (out < self.step_end and offset < self.step_offset)
+        if out < self.done_before or (out < self.step_end and offset < self.step_offset):
+            return True
+        return any(offset < before and out < end for before, end in self.earlier)
 
 
 class TimerCheckpoint:
@@ -94,9 +102,12 @@ class TimerCheckpoint:
             return TimerProgress()
         done_before, _, queue_offset, _, _, _, self._counter = _THEIRS.unpack_from(data)
         if len(data) >= _OURS_AT + _OURS.size:
-            mark, exact, first_pending, step_end, step_offset, log_place, crc = _OURS.unpack_from(data, _OURS_AT)
+            mark, exact, first_pending, step_end, step_offset, log_place, *pairs, crc = _OURS.unpack_from(
+                data, _OURS_AT
+            )
             if mark == _MARK and crc == _checksum(data):
-                return TimerProgress(done_before, exact, first_pending, step_end, step_offset, log_place)
+                earlier = tuple(pair for pair in zip(pairs[::2], pairs[1::2], strict=True) if any(pair))
+                return TimerProgress(done_before, exact, first_pending, step_end, step_offset, log_place, earlier)
         return TimerProgress(max(done_before, 0), max(queue_offset, 0), log_place=-1)
 
     def save(self, progress: TimerProgress, now: int, log_end: int | None = None) -> None:
@@ -113,6 +124,7 @@ class TimerCheckpoint:
             progress.step_end,
             progress.step_offset,
             progress.log_place,
+            *_flat(progress.earlier),
         )
         data = theirs.ljust(_OURS_AT, b"\0") + _OURS.pack(_MARK, *fields, 0)
         data = data[:-4] + _checksum(data).to_bytes(4, "big")
@@ -128,6 +140,12 @@ class TimerCheckpoint:
             os.close(fd)
         if is_new:
             self._disk.sync_folder(self.path.parent)
+
+
+def _flat(earlier: tuple[tuple[int, int], ...]) -> list[int]:
+    """The pairs as numbers, as many as there is room for; of a clock that was set back more often, the last ones."""
+    numbers = [number for pair in earlier[-_MOST_EARLIER:] for number in pair]
+    return numbers + [0] * (2 * _MOST_EARLIER - len(numbers))
 
 
 def _checksum(data: bytes) -> int:

@@ -88,8 +88,8 @@ class TimerService:
         self._followed = 0  # the next entry of the queue to read
         self._first_pending = 0
         self._late: list[int] = []  # entries that were due when they were read, in the order of the queue
-        # Of a clock that was set back: the first entry that is due in a slot which is done with, and still to come.
-        self._held_from: int | None = None
+        # Of a clock that was set back: entries before an offset are done with up to a later slot, and which.
+        self._earlier: list[tuple[int, int]] = []
         self._slot: _Slot | None = None
         self._handover: Handover | None = None
         self._handover_from = 0  # the end of the log when it began
@@ -110,6 +110,11 @@ class TimerService:
         first = min(max(progress.first_pending, int(self.queue.min_offset)), end)
         self._known = dataclasses.replace(progress, queue_offset=min(progress.queue_offset, end), first_pending=first)
         self._fired = progress.done_before // self._precision - 1
+        # A step that was begun is done with for some, too.
+        known = (*progress.earlier, (progress.step_offset, progress.step_end))
+        self._earlier = [
+            (min(offset, end), until // self._precision - 1) for offset, until in known if until > progress.done_before
+        ]
         self._followed = self._first_pending = first
         if first < end and progress.log_place >= 0:
             self._delivered = delivered_since(self._store, progress.log_place)
@@ -119,15 +124,20 @@ class TimerService:
         queue_offset = self._followed
         if self._late:
             queue_offset = self._late[0] >> _KIND_BITS
-        if self._held_from is not None:
-            queue_offset = min(queue_offset, self._held_from)
         step = self._precision
+        earlier = tuple((offset, (number + 1) * step) for offset, number in self._earlier)
         slot = self._slot
         if self._followed < self._known.queue_offset:
             # Not even all of what was known is read; done are those and no others.
             return dataclasses.replace(self._known, log_place=self._log_place)
         if slot is None or slot.number <= self._fired:
-            return TimerProgress((self._fired + 1) * step, queue_offset, self._first_pending, log_place=self._log_place)
+            return TimerProgress(
+                (self._fired + 1) * step,
+                queue_offset,
+                self._first_pending,
+                log_place=self._log_place,
+                earlier=earlier,
+            )
         return TimerProgress(
             slot.number * step,
             queue_offset,
@@ -135,6 +145,7 @@ class TimerService:
             (slot.number + 1) * step,
             slot.next_offset,
             self._log_place,
+            earlier,
         )
 
     @property
@@ -212,10 +223,14 @@ class TimerService:
             return self._handover is None
         now = self._clock()
         limit = now // self._precision - 1
-        # All that is there is read before anything is delivered: it may be a recall.
-        if self._follow(limit):
-            return True
-        self._caught_up = True
+        if limit < self._fired and self._slot is None and not self._late:
+            self._set_back(limit)
+        # What was begun before the clock was set back ends as it began: what is new in the queue is for later.
+        if limit >= (self._fired if self._slot is None else self._slot.number):
+            # All that is there is read before anything is delivered: it may be a recall.
+            if self._follow():
+                return True
+            self._caught_up = True
         if self._late:
             entries = self._late[:_AT_ONCE]
             self._deliver([entry >> _KIND_BITS for entry in entries], None, lambda: self._late_done(len(entries)))
@@ -225,7 +240,7 @@ class TimerService:
         self._continue_slot()
         return True
 
-    def _follow(self, limit: int) -> bool:
+    def _follow(self) -> bool:
         """Read what is new in the queue, some of it if it is much; True if there is more."""
         queue = self.queue
         if self._followed < queue.min_offset:
@@ -241,32 +256,36 @@ class TimerService:
             if size != PRE_BLANK_SIZE:
                 due = split_timer_code(code) or self._due_of_record(physical, size)
                 if due is not None and not self._known.is_done(due[0], offset):
-                    self._enter(due[0] // self._precision, offset, due[1], limit)
+                    self._enter(due[0] // self._precision, offset, due[1])
             offset += 1
         self._followed = offset
         return offset < queue.max_offset
 
-    def _enter(self, slot: int, offset: int, kind: int, limit: int) -> None:
+    def _enter(self, slot: int, offset: int, kind: int) -> None:
         entry = offset << _KIND_BITS | kind
         if slot <= self._fired:
-            if slot <= limit:
-                if kind != TimerKind.RECALL:
-                    self._late.append(entry)
-                return
-            if self._held_from is None:
-                self._held_from = offset
+            if kind != TimerKind.RECALL:
+                self._late.append(entry)
+            return
         self._wheel.add(slot, entry)
         self.enqueued += 1
         if self._by_slot is not None:
             self._by_slot[slot] += 1
 
+    def _set_back(self, limit: int) -> None:
+        """The clock was set back: what comes from here on is not done with only because what came before is."""
+        logger.warning("the clock was set back by %g s or more", (self._fired - limit - 1) * self._precision / 1000)
+        mark = (max(self._followed, self._known.queue_offset), self._fired)
+        # What another mark says of fewer entries, and up to an earlier slot, this one says too.
+        self._earlier = [*(other for other in self._earlier if other[1] > self._fired), mark]
+        self._fired = limit
+        self.dirty = True
+
     def _next_slot(self, limit: int) -> bool:
         """Begin with the next slot that is due; False if none is."""
         popped = self._wheel.pop(limit)
         if popped is None:
-            if limit >= self._fired:
-                self._fired = limit
-                self._held_from = None
+            self._moved_on(limit)
             if self._delivered and (self._fired + 1) * self._precision > self._delivered.until:
                 self._delivered = Delivered(0)  # all that they could stand for is done with
             return False
@@ -329,8 +348,14 @@ class TimerService:
         slot.position += count
         self.dirty = True
         if not slot.left:
-            self._fired = max(self._fired, slot.number)
+            self._moved_on(slot.number)
             self._slot = None
+
+    def _moved_on(self, slot: int) -> None:
+        """All slots up to this one are done with."""
+        self._fired = max(self._fired, slot)
+        if self._earlier:
+            self._earlier = [mark for mark in self._earlier if mark[1] > self._fired]
 
     def _count(self, record: MessageRecord, result: PutResult) -> None:
         self.delivered += 1
@@ -381,12 +406,13 @@ class TimerService:
             return False
         queue = self.queue
         first = max(self._first_pending, int(queue.min_offset))
-        end = self._followed if self._held_from is None else self._held_from
         old = now - self._window
         records: list[MessageRecord] = []
         offset = first
-        for physical, size, code in ENTRY.iter_unpack(queue.entries(first, min(_CHUNK, max(end - first, 0)))):
-            if size != PRE_BLANK_SIZE and self._is_pending(code, physical, size):
+        for physical, size, code in ENTRY.iter_unpack(
+            queue.entries(first, min(_CHUNK, max(self._followed - first, 0)))
+        ):
+            if size != PRE_BLANK_SIZE and self._is_pending(offset, code, physical, size):
                 record = self._record_at(physical, size)
                 if record is not None:
                     if record.store_timestamp > old or len(records) == _AT_ONCE:
@@ -406,9 +432,11 @@ class TimerService:
         self._hand_over(records, lambda record, result: None, moved)
         return True
 
-    def _is_pending(self, code: int, physical: int, size: int) -> bool:
+    def _is_pending(self, offset: int, code: int, physical: int, size: int) -> bool:
         due = split_timer_code(code) or self._due_of_record(physical, size)
-        return due is not None and due[0] // self._precision > self._fired
+        if due is None or (slot := due[0] // self._precision) <= self._fired:
+            return False
+        return not any(offset < before and slot <= number for before, number in self._earlier)
 
 
 class _Slot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 
 import pytest
@@ -19,6 +20,16 @@ def test_what_was_saved_is_loaded(tmp_path):
     TimerCheckpoint(tmp_path).save(PROGRESS, 5)
     assert TimerCheckpoint(tmp_path).load() == PROGRESS
     assert (tmp_path / "config/timercheck").stat().st_size == 4096
+
+
+def test_what_a_clock_that_was_set_back_left_behind_is_loaded_the_last_of_it_if_it_is_much(tmp_path):
+    marks = tuple((10 * number, 1_700_000_900_000 - 1000 * number) for number in range(1, 7))
+    for count in range(7):
+        progress = dataclasses.replace(PROGRESS, log_place=77, earlier=marks[:count])
+        TimerCheckpoint(tmp_path).save(progress, 5)
+        loaded = TimerCheckpoint(tmp_path).load()
+        assert loaded == dataclasses.replace(progress, earlier=marks[:count][-4:])
+        assert loaded.log_place == 77
 
 
 def test_without_a_file_nothing_is_done(tmp_path):
