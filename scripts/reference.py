@@ -44,7 +44,9 @@ _SETTINGS_HEAD = """\
 Keys are those of RocketMQ's `broker.conf` and name server properties, and our own where RocketMQ has none. The last of
 these that says something counts: defaults, the file (`-c`), the environment (`PYROMQ_BROKER_IP1` for `brokerIP1`),
 `--set KEY=VALUE`, bare `KEY=VALUE` arguments. `--print-config` prints every value with where it came from. A *live*
-setting can be changed while the server runs: `pyromq broker config set`.
+setting can be changed while the server runs (`pyromq broker config set`); for any other, edit the file and restart.
+*No effect* marks a setting that RocketMQ has and this server does not need: it is accepted, and the log says so if you
+set it.
 """
 _CLI_HEAD = """\
 # Commands
@@ -99,7 +101,7 @@ def _title(config: type) -> str:
 
 
 def _setting(option: Option, default: Any) -> str:
-    live = "yes" if option.hot else ""
+    live = "no effect" if option.no_effect else "yes" if option.hot else ""
     return f"| `{option.key}` | {_default_of(option, default)} | {_values(option)} | {live} | {_cell(option.doc)} |"
 
 

@@ -52,6 +52,7 @@ class PaintConfig:
     brush: str = option("brush", "flat", "One of three.", choices=("flat", "round", "fan"))
     shelf: str = option("shelfPath", computed(str, lambda: "/shelf"), "Where the paint stands.")
     recipe: str = option("recipe", "", "Secret.", secret=True)
+    ladder: int = option("ladderSteps", 5, "Walls are low here.", no_effect=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +259,12 @@ class TestSources:
             f"{file}:2: unknown setting customKey",
         ]
 
+    def test_a_setting_without_effect_is_reported_if_it_was_given_another_value(self):
+        assert Settings.load(PaintConfig, sets=["ladderSteps=5"]).notices() == []
+        assert Settings.load(PaintConfig, sets=["ladderSteps=9"]).notices() == [
+            "--set: ladderSteps has no effect: walls are low here"
+        ]
+
     def test_several_configs_are_loaded_together(self):
         settings = Settings.load(PaintConfig, WallConfig, sets=["wallHeight=9", "paintLayers=4"])
         assert settings[WallConfig].height == 9
@@ -280,6 +287,7 @@ class TestListing:
         assert "paintMode=permissive  # default" in lines
         assert "recipe=******  # --set" in lines
         assert "extra=1  # --set" in lines
+        assert "ladderSteps=5  # default; no effect" in lines
 
     def test_items_can_be_written_and_loaded_again(self, tmp_path):
         settings = Settings.load(
@@ -301,6 +309,7 @@ class TestUpdates:
                 Assignment("listenPort", "1", "request"),
                 Assignment("glossyPaint", "false", "request"),
                 Assignment("custom", "2", "request"),
+                Assignment("ladderSteps", "7", "request"),
                 Assignment("stranger", "3", "request"),
             ]
         )
@@ -309,8 +318,9 @@ class TestUpdates:
         assert update.settings.origin("paintLayers") == "request"
         assert update.settings.value("custom") == "2"
         assert update.settings.value("stranger") is None
-        assert update.changed == ["paintLayers", "listenPort", "custom"]
+        assert update.changed == ["paintLayers", "listenPort", "custom", "ladderSteps"]
         assert update.at_restart == ["listenPort"]
+        assert update.without_effect == ["ladderSteps"]
         assert update.ignored == ["stranger"]
 
     def test_stars_sent_back_do_not_become_the_secret(self):

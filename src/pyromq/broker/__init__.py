@@ -9,6 +9,6 @@ keeps the name servers told. Rooms: `timers/` (delay levels and timers), `transa
 from __future__ import annotations
 
 from .broker import Broker
-from .config import BrokerConfig, check_settings, important, load_settings
+from .config import BrokerConfig, cautions, check_settings, important, load_settings
 
-__all__ = ["Broker", "BrokerConfig", "check_settings", "important", "load_settings"]
+__all__ = ["Broker", "BrokerConfig", "cautions", "check_settings", "important", "load_settings"]

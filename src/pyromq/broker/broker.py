@@ -20,7 +20,7 @@ from pyromq.store import MessageStore
 from pyromq.store.config import StoreConfig
 
 from .assembly import Parts
-from .config import BrokerConfig, BrokerRole, BrokerServerConfig, LiveConfig, check_settings
+from .config import BrokerConfig, BrokerServerConfig, LiveConfig, cautions, check_settings
 from .ports import Ports
 
 if TYPE_CHECKING:
@@ -173,8 +173,8 @@ class Broker(Service):
         config = self._live.config
         bound = join_address(self._live.settings[BrokerServerConfig].bind_address, ports.port)
         logger.info("listening on %s; clients are told %s", bound, self.address)
-        if config.broker_role is BrokerRole.SYNC_MASTER:
-            logger.warning("brokerRole SYNC_MASTER: there are no slaves yet, messages are kept by this broker only")
+        for caution in cautions(self._live.settings):
+            logger.warning("%s", caution)
         far = [address for address in config.name_servers if _is_public(split_address(address)[0])]
         if far and _is_private(config.broker_ip1):
             logger.warning(

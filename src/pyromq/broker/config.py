@@ -14,15 +14,16 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyromq.errors import ConfigError, NoPermission, ServerError
+from pyromq.errors import ConfigError
 from pyromq.protocol.bodies import DataVersion, MessageRequestMode
 from pyromq.remoting import ClientConfig, ServerConfig, TlsConfig, split_addresses
 from pyromq.remoting.log_levels import KEY as LOG_LEVEL
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels, with_levels_of
 from pyromq.remoting.tls import with_tls_file
-from pyromq.settings import Assignment, Settings, computed, option, parse
-from pyromq.settings.properties import decode
+from pyromq.settings import Assignment, Settings, Update, computed, option
+from pyromq.settings.live import changed_by_request
 from pyromq.store.config import StoreConfig
+from pyromq.store.tags import parse_delay_levels
 
 from .unused_config import JavaConfig, LaterConfig
 
@@ -80,7 +81,11 @@ class BrokerConfig:
         "brokerName", computed(str, _host_name), "Name of the replica set; also a topic. Each master needs its own."
     )
     broker_id: int = option("brokerId", 0, "0 for a master, above that for its slaves.", min=0)
-    broker_role: BrokerRole = option("brokerRole", BrokerRole.ASYNC_MASTER, "Master or slave. Slaves come later.")
+    broker_role: BrokerRole = option(
+        "brokerRole",
+        BrokerRole.ASYNC_MASTER,
+        "Master or slave. There is no replication yet: SYNC_MASTER keeps one copy and says so, SLAVE does not start.",
+    )
     broker_ip1: str = option(
         "brokerIP1",
         computed(str, _local_address),
@@ -108,7 +113,9 @@ class BrokerConfig:
         "autoCreateSubscriptionGroup", True, "Clear it to let only groups consume that an operator made.", hot=True
     )
     reject_transaction: bool = option("rejectTransactionMessage", False, "Set it to refuse half messages.", hot=True)
-    acl_enable: bool = option("aclEnable", False, "Check who asks. Not available yet: the broker refuses to start.")
+    acl_enable: bool = option(
+        "aclEnable", False, "Check who asks. Not available yet: with `true` the broker does not start."
+    )
     start_accept_send: int = option(
         "startAcceptSendRequestTimeStamp", 0, "Sends are refused before this instant (epoch ms).", min=0, hot=True
     )
@@ -164,7 +171,6 @@ class BrokerConfig:
     notify_ids_changed: bool = option(
         "notifyConsumerIdsChangedEnable", True, "Clear it to let groups notice members only every 20 s.", hot=True
     )
-    slave_read: bool = option("slaveReadEnable", False, "Send consumers that lag far behind to a slave.", hot=True)
     disable_slow_consumers: bool = option(
         "disableConsumeIfConsumerReadSlowly", False, "Stop groups that lag more than the threshold.", hot=True
     )
@@ -181,7 +187,11 @@ class BrokerConfig:
         hot=True,
     )
     delay_offset_flush_interval: int = option(
-        "flushDelayOffsetInterval", 1000, "Pause between two savings of the progress of delayed messages.", min=10
+        "flushDelayOffsetInterval",
+        1000,
+        "Pause between two savings of the progress of delayed messages.",
+        min=10,
+        hot=True,
     )
     store_reply_message: bool = option(
         "storeReplyMessageEnable", True, "Clear it to pass replies on without keeping them.", hot=True
@@ -315,20 +325,24 @@ class BrokerConfig:
     fast_failure: bool = option(
         "brokerFastFailureEnable", True, "Clear it to serve requests however long they waited.", hot=True
     )
-    wait_in_send_queue: int = option("waitTimeMillsInSendQueue", 200, "A send that waited longer is refused.", hot=True)
-    wait_in_pull_queue: int = option("waitTimeMillsInPullQueue", 5000, "So is a pull.", hot=True)
-    wait_in_heartbeat_queue: int = option("waitTimeMillsInHeartbeatQueue", 31_000, "So is a heartbeat.", hot=True)
+    wait_in_send_queue: int = option(
+        "waitTimeMillsInSendQueue",
+        200,
+        "A send that waited longer is refused with code 2. Raise it if your producers would rather wait.",
+        min=0,
+        hot=True,
+    )
+    wait_in_pull_queue: int = option("waitTimeMillsInPullQueue", 5000, "The same for a pull or pop.", min=0, hot=True)
+    wait_in_heartbeat_queue: int = option(
+        "waitTimeMillsInHeartbeatQueue", 31_000, "The same for a heartbeat.", min=0, hot=True
+    )
     wait_in_transaction_queue: int = option(
-        "waitTimeMillsInTransactionQueue", 3000, "So is the end of a transaction.", hot=True
+        "waitTimeMillsInTransactionQueue", 3000, "The same for the end of a transaction.", min=0, hot=True
     )
     send_queue_capacity: int = option("sendThreadPoolQueueCapacity", 10_000, "Sends that may wait.", min=1, hot=True)
-    pull_queue_capacity: int = option("pullThreadPoolQueueCapacity", 100_000, "Pulls that may wait.", min=1, hot=True)
-    query_queue_capacity: int = option("queryThreadPoolQueueCapacity", 20_000, "Look-ups that may wait.", min=1)
     end_transaction_queue_capacity: int = option(
-        "endTransactionPoolQueueCapacity", 100_000, "Ends of transactions that may wait.", min=1
+        "endTransactionPoolQueueCapacity", 100_000, "Ends of transactions that may wait.", min=1, hot=True
     )
-    heartbeat_queue_capacity: int = option("heartbeatThreadPoolQueueCapacity", 50_000, "Heartbeats that may wait.")
-    reply_queue_capacity: int = option("replyThreadPoolQueueCapacity", 10_000, "Replies that may wait.", min=1)
 
     # Statistics.
     enable_detail_stat: bool = option("enableDetailStat", True, "Clear it to count per topic only.", hot=True)
@@ -432,24 +446,47 @@ def load_settings(
 
 
 def check_settings(settings: Settings) -> None:
-    """ConfigError for what no broker of this version can be: values that are well formed and lead nowhere."""
+    """ConfigError for what no broker of this version can be: values that are well formed and lead nowhere.
+
+    A start is refused with it, and so is a change at run time.
+    """
     config = settings[BrokerConfig]
     try:
-        addresses = config.name_servers
+        split_addresses(config.namesrv_addr)
     except ValueError as exc:
         raise ConfigError(f"namesrvAddr: {exc}", settings.origin("namesrvAddr")) from exc
-    if addresses and config.fetch_namesrv_addr:
-        logger.info("namesrvAddr is set; fetchNamesrvAddrByAddressServer has no effect")
-    if config.calc_filter_bitmap and not settings[StoreConfig].consume_queue_ext:
-        logger.warning(
-            "enableCalcFilterBitMap has no effect without enableConsumeQueueExt, which gives bitmaps a place"
-        )
     if config.is_slave and config.broker_id <= 0:
         raise ConfigError("brokerRole SLAVE needs a brokerId above 0", settings.origin("brokerRole"))
     if config.is_slave:
         raise ConfigError("brokerRole SLAVE is not available yet: replication is missing; use ASYNC_MASTER")
     if config.acl_enable:
         raise ConfigError("aclEnable is not available yet: requests would not be checked", settings.origin("aclEnable"))
+    store_config = settings[StoreConfig]
+    for key, given, place in store_config.misplaced():
+        raise ConfigError(
+            f"{key} cannot be {given}: it is always {place}, in storePathRootDir; correct or remove the line",
+            settings.origin(key),
+        )
+    try:
+        parse_delay_levels(store_config.delay_levels)
+    except ConfigError as exc:
+        raise ConfigError(exc.reason, settings.origin("messageDelayLevel")) from exc
+
+
+def cautions(settings: Settings) -> list[str]:
+    """What is no reason to stop, and may not be what was meant: a sentence each, said at the start."""
+    config = settings[BrokerConfig]
+    found = []
+    if config.broker_role is BrokerRole.SYNC_MASTER:
+        found.append(
+            "brokerRole SYNC_MASTER: there is no replication yet, so this broker keeps the only copy of each message "
+            "and sends wait for no slave"
+        )
+    if config.namesrv_addr and config.fetch_namesrv_addr:
+        found.append("fetchNamesrvAddrByAddressServer has no effect while namesrvAddr is set")
+    if config.calc_filter_bitmap and not settings[StoreConfig].consume_queue_ext:
+        found.append("enableCalcFilterBitMap has no effect without enableConsumeQueueExt, which gives bitmaps a place")
+    return found
 
 
 def important(settings: Settings) -> list[tuple[str, str]]:
@@ -470,8 +507,9 @@ class LiveConfig:
 
     @classmethod
     def of(cls, *configs: object) -> LiveConfig:
-        """Settings made in code."""
-        return cls(Settings.of(*configs))
+        """Settings made in code; those of a kind that is not given are the defaults."""
+        given = {type(config) for config in configs}
+        return cls(Settings.of(*configs, *(kind() for kind in CONFIGS if kind not in given)))
 
     def reload_log_levels(self) -> None:
         """Take over the levels that the file of the settings names now. ConfigError if it is malformed."""
@@ -479,32 +517,24 @@ class LiveConfig:
         self.settings = with_levels_of(Path(self.config.config_path), self.settings)
         apply_log_levels(self.settings[LogConfig], before)
 
-    def update(self, text: bytes, peer: str, now: int) -> list[str]:
+    def update(self, text: bytes, peer: str, now: int) -> Update | None:
         """Apply a properties text (UPDATE_BROKER_CONFIG): all of it, or a BrokerError and none of it.
 
-        Returns the keys with a new value. `now` is epoch milliseconds, for the version of the settings.
+        None if it assigns nothing. `now` is epoch milliseconds, for the version of the settings.
         """
         if b"=" not in text:
-            return []
-        try:
-            entries = parse(decode(text))
-        except ConfigError as exc:
-            raise ServerError("string2Properties error") from exc
-        if not self._black_list.isdisjoint(entry.key for entry in entries):
-            raise NoPermission("Can not update config in black list.")
-        try:
-            update = self.settings.updated(Assignment(key, value, f"request from {peer}") for key, value, _ in entries)
-        except ConfigError as exc:
-            raise ServerError(exc.reason) from exc
-        # Settings made in code need not have all parts.
+            return None
+        update = changed_by_request(
+            self.settings,
+            text,
+            peer,
+            black_list=self._black_list,
+            check=check_settings,
+            file=self.config.config_path,
+        )
         if any(key.startswith(LOG_LEVEL) for key in update.changed):
             apply_log_levels(update.settings[LogConfig], self.settings[LogConfig])
         self.settings = update.settings
         self.config = update.settings[BrokerConfig]
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now)
-        for key in update.changed:
-            when = "; takes effect at the next start" if key in update.at_restart else ""
-            logger.info("setting %s changed by %s%s", key, peer, when)
-        if update.ignored:
-            logger.warning("%s tried to change %d unknown settings: %s", peer, len(update.ignored), update.ignored[:3])
-        return update.changed
+        return update

@@ -10,55 +10,98 @@ from dataclasses import dataclass
 
 from pyromq.settings import option
 
+_NO_THREADS = "There are no thread pools: one event loop serves all requests."
+_NO_QUEUES = "Such requests are answered in the turn that reads them; maxRunningRequests bounds those that wait."
+_NO_BUFFERS = "Netty is not used here."
+_NO_POOL = "The page cache is the pool."
+_NO_REPLICATION = "This broker has no replication yet."
+_NO_METRICS = "This broker has no metrics yet."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaConfig:
     """Thread pools, locks and buffers of the Java broker, with their defaults."""
 
-    rocketmq_home: str = option("rocketmqHome", "", "No effect: nothing is looked for there.")
-    send_threads: int = option("sendMessageThreadPoolNums", 1, "No effect: there are no thread pools.")
-    pull_threads: int = option("pullMessageThreadPoolNums", 16, "No effect.")
-    query_threads: int = option("queryMessageThreadPoolNums", 8, "No effect.")
-    reply_threads: int = option("processReplyMessageThreadPoolNums", 16, "No effect.")
-    admin_threads: int = option("adminBrokerThreadPoolNums", 16, "No effect.")
-    client_threads: int = option("clientManageThreadPoolNums", 32, "No effect.")
-    consumer_threads: int = option("consumerManageThreadPoolNums", 32, "No effect.")
-    heartbeat_threads: int = option("heartbeatThreadPoolNums", 8, "No effect.")
-    end_transaction_threads: int = option("endTransactionThreadPoolNums", 24, "No effect.")
-    client_manager_queue: int = option("clientManagerThreadPoolQueueCapacity", 1_000_000, "No effect.")
-    consumer_manager_queue: int = option("consumerManagerThreadPoolQueueCapacity", 1_000_000, "No effect.")
-    worker_threads: int = option("serverWorkerThreads", 8, "No effect.")
-    callback_threads: int = option("serverCallbackExecutorThreads", 0, "No effect.")
-    selector_threads: int = option("serverSelectorThreads", 3, "No effect.")
-    pooled_buffers: bool = option("serverPooledByteBufAllocatorEnable", True, "No effect.")
-    epoll: bool = option("useEpollNativeSelector", False, "No effect.")
-    lock: bool = option("useReentrantLockWhenPutMessage", False, "No effect: there is one thread and no lock.")
-    page_cache_busy: int = option("osPageCacheBusyTimeOutMills", 1000, "No effect: no lock is held while appending.")
-    heap_transfer: bool = option("transferMsgByHeap", True, "No effect: answers are slices of the mapped log.")
-    transient_pool_size: int = option("transientStorePoolSize", 5, "No effect: the page cache is the pool.")
-    fast_fail_pool: bool = option("fastFailIfNoBufferInStorePool", False, "No effect.")
-    commit_interval: int = option("commitIntervalCommitLog", 200, "No effect: there is no pool to commit from.")
-    commit_least_pages: int = option("commitCommitLogLeastPages", 4, "No effect.")
-    commit_thorough_interval: int = option("commitCommitLogThoroughInterval", 200, "No effect.")
-    flush_timed: bool = option("flushCommitLogTimed", True, "No effect: flushes are timed and group what waits.")
-    flush_least_pages_warm: int = option("flushLeastPagesWhenWarmMapedFile", 4096, "No effect.")
-    destroy_interval: int = option("destroyMapedFileIntervalForcibly", 120_000, "No effect: files go at once.")
-    redelete_interval: int = option("redeleteHangedFileInterval", 120_000, "No effect.")
+    rocketmq_home: str = option("rocketmqHome", "", "Nothing is looked for there.", no_effect=True)
+
+    send_threads: int = option("sendMessageThreadPoolNums", 1, _NO_THREADS, no_effect=True)
+    pull_threads: int = option("pullMessageThreadPoolNums", 16, _NO_THREADS, no_effect=True)
+    query_threads: int = option("queryMessageThreadPoolNums", 8, _NO_THREADS, no_effect=True)
+    reply_threads: int = option("processReplyMessageThreadPoolNums", 16, _NO_THREADS, no_effect=True)
+    admin_threads: int = option("adminBrokerThreadPoolNums", 16, _NO_THREADS, no_effect=True)
+    client_threads: int = option("clientManageThreadPoolNums", 32, _NO_THREADS, no_effect=True)
+    consumer_threads: int = option("consumerManageThreadPoolNums", 32, _NO_THREADS, no_effect=True)
+    heartbeat_threads: int = option("heartbeatThreadPoolNums", 8, _NO_THREADS, no_effect=True)
+    end_transaction_threads: int = option("endTransactionThreadPoolNums", 24, _NO_THREADS, no_effect=True)
+    worker_threads: int = option("serverWorkerThreads", 8, _NO_THREADS, no_effect=True)
+    callback_threads: int = option("serverCallbackExecutorThreads", 0, _NO_THREADS, no_effect=True)
+    selector_threads: int = option("serverSelectorThreads", 3, _NO_THREADS, no_effect=True)
+
+    pull_queue: int = option("pullThreadPoolQueueCapacity", 100_000, _NO_QUEUES, no_effect=True)
+    query_queue: int = option("queryThreadPoolQueueCapacity", 20_000, _NO_QUEUES, no_effect=True)
+    heartbeat_queue: int = option("heartbeatThreadPoolQueueCapacity", 50_000, _NO_QUEUES, no_effect=True)
+    reply_queue: int = option("replyThreadPoolQueueCapacity", 10_000, _NO_QUEUES, no_effect=True)
+    client_manager_queue: int = option("clientManagerThreadPoolQueueCapacity", 1_000_000, _NO_QUEUES, no_effect=True)
+    consumer_manager_queue: int = option(
+        "consumerManagerThreadPoolQueueCapacity", 1_000_000, _NO_QUEUES, no_effect=True
+    )
+
+    pooled_buffers: bool = option("serverPooledByteBufAllocatorEnable", True, _NO_BUFFERS, no_effect=True)
+    epoll: bool = option("useEpollNativeSelector", False, _NO_BUFFERS, no_effect=True)
+    heap_transfer: bool = option("transferMsgByHeap", True, "Answers are slices of the mapped log.", no_effect=True)
+
+    put_lock: bool = option("useReentrantLockWhenPutMessage", False, "One thread needs no lock.", no_effect=True)
+    page_cache_busy: int = option(
+        "osPageCacheBusyTimeOutMills", 1000, "No lock is held while a message is stored.", no_effect=True
+    )
+    transient_pool: bool = option("transientStorePoolEnable", False, _NO_POOL, no_effect=True)
+    transient_pool_size: int = option("transientStorePoolSize", 5, _NO_POOL, no_effect=True)
+    fast_fail_pool: bool = option("fastFailIfNoBufferInStorePool", False, _NO_POOL, no_effect=True)
+    commit_interval: int = option("commitIntervalCommitLog", 200, _NO_POOL, no_effect=True)
+    commit_least_pages: int = option("commitCommitLogLeastPages", 4, _NO_POOL, no_effect=True)
+    commit_thorough_interval: int = option("commitCommitLogThoroughInterval", 200, _NO_POOL, no_effect=True)
+    flush_timed: bool = option(
+        "flushCommitLogTimed", True, "Flushes are always timed, and one serves all that wait.", no_effect=True
+    )
+    warm_files: bool = option(
+        "warmMapedFileEnable", False, "Files are written, not mapped for writing.", no_effect=True
+    )
+    warm_least_pages: int = option(
+        "flushLeastPagesWhenWarmMapedFile", 4096, "Files are written, not mapped for writing.", no_effect=True
+    )
+    destroy_interval: int = option(
+        "destroyMapedFileIntervalForcibly", 120_000, "A file is deleted at once, readers or not.", no_effect=True
+    )
+    redelete_interval: int = option(
+        "redeleteHangedFileInterval", 120_000, "A file is deleted at once, readers or not.", no_effect=True
+    )
+    bitmap_length: int = option(
+        "bitMapLengthConsumeQueueExt",
+        64,
+        "The length follows from expectConsumerNumUseFilter and maxErrorRateOfBloomFilter, as in RocketMQ.",
+        no_effect=True,
+    )
+    duplication: bool = option(
+        "duplicationEnable", False, "A restart continues behind the last stored message.", no_effect=True
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaterConfig:
     """Settings of what this broker cannot do yet. They are kept and listed, and do nothing."""
 
-    ha_master_address: str = option("haMasterAddress", "", "No effect yet: replication.")
-    ha_heartbeat: int = option("haSendHeartbeatInterval", 5000, "No effect yet: replication.")
-    ha_housekeeping: int = option("haHousekeepingInterval", 20_000, "No effect yet: replication.")
-    ha_batch: int = option("haTransferBatchSize", 32_768, "No effect yet: replication.")
-    ha_fall_behind: int = option("haSlaveFallbehindMax", 268_435_456, "No effect yet: replication.")
-    slave_timeout: int = option("slaveTimeout", 3000, "No effect yet: replication.")
-    offset_check_in_slave: bool = option("offsetCheckInSlave", False, "No effect yet: replication.")
-    check_transactions: bool = option("checkTransactionMessageEnable", False, "No effect: they are always checked.")
-    metrics_exporter: str = option("metricsExporterType", "DISABLE", "No effect yet: metrics.")
-    metrics_host: str = option("metricsPromExporterHost", "", "No effect yet: metrics.")
-    metrics_port: int = option("metricsPromExporterPort", 5557, "No effect yet: metrics.")
-    filter_server_nums: int = option("filterServerNums", 0, "No effect: filter servers are of the past.")
+    slave_read: bool = option("slaveReadEnable", False, _NO_REPLICATION, no_effect=True)
+    ha_master_address: str = option("haMasterAddress", "", _NO_REPLICATION, no_effect=True)
+    ha_heartbeat: int = option("haSendHeartbeatInterval", 5000, _NO_REPLICATION, no_effect=True)
+    ha_housekeeping: int = option("haHousekeepingInterval", 20_000, _NO_REPLICATION, no_effect=True)
+    ha_batch: int = option("haTransferBatchSize", 32_768, _NO_REPLICATION, no_effect=True)
+    ha_fall_behind: int = option("haSlaveFallbehindMax", 268_435_456, _NO_REPLICATION, no_effect=True)
+    slave_timeout: int = option("slaveTimeout", 3000, _NO_REPLICATION, no_effect=True)
+    offset_check_in_slave: bool = option("offsetCheckInSlave", False, _NO_REPLICATION, no_effect=True)
+    check_transactions: bool = option(
+        "checkTransactionMessageEnable", False, "Transactions are always checked.", no_effect=True
+    )
+    metrics_exporter: str = option("metricsExporterType", "DISABLE", _NO_METRICS, no_effect=True)
+    metrics_host: str = option("metricsPromExporterHost", "", _NO_METRICS, no_effect=True)
+    metrics_port: int = option("metricsPromExporterPort", 5557, _NO_METRICS, no_effect=True)
+    filter_server_nums: int = option("filterServerNums", 0, "Brokers filter messages themselves.", no_effect=True)

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 app = new_app("Files of settings, as broker.conf: what a server would say about them.")
 
-_NO_EFFECT = "No effect"  # how the settings that only RocketMQ looks at are declared
-
 
 class Server(StrEnum):
     broker = "broker"
@@ -125,21 +123,25 @@ def _remarks(assignments: list[Assignment], server: Server) -> Iterator[Remark]:
         except ValueError as exc:
             yield Remark(line, Level.ERROR, key, str(exc))
         else:
-            if option.doc.startswith(_NO_EFFECT):
-                yield Remark(line, Level.NOTE, key, option.doc.rstrip(".").replace(_NO_EFFECT, "has no effect", 1))
+            if option.no_effect:
+                yield Remark(line, Level.NOTE, key, option.why_no_effect.removeprefix(f"{key} "))
 
 
 def _together(file: Path, server: Server) -> Iterator[Remark]:
     """What is wrong with settings that are well formed each."""
     try:
         if server is Server.broker:
-            from pyromq.broker import check_settings, load_settings
+            from pyromq.broker import cautions, check_settings, load_settings
 
-            check_settings(load_settings(file))
+            settings = load_settings(file)
+            check_settings(settings)
+            for caution in cautions(settings):
+                yield Remark(None, Level.WARNING, None, caution)
         else:
+            from pyromq.namesrv import check_settings as check_namesrv_settings
             from pyromq.namesrv import load_settings as load_namesrv_settings
 
-            load_namesrv_settings(file)
+            check_namesrv_settings(load_namesrv_settings(file))
     except ConfigError as exc:
         yield _of_error(exc, file)
 

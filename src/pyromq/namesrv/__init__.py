@@ -6,7 +6,7 @@ codes, `server` puts them on the network.
 
 from __future__ import annotations
 
-from .config import NamesrvConfig, load_settings
+from .config import NamesrvConfig, check_settings, load_settings
 from .server import NameServer, check_folders
 
-__all__ = ["NameServer", "NamesrvConfig", "check_folders", "load_settings"]
+__all__ = ["NameServer", "NamesrvConfig", "check_folders", "check_settings", "load_settings"]

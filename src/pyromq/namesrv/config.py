@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyromq.remoting import ServerConfig, TlsConfig
+from pyromq.errors import ConfigError
+from pyromq.remoting import ServerConfig, TlsConfig, split_addresses
 from pyromq.remoting.log_levels import LogConfig
 from pyromq.remoting.tls import with_tls_file
 from pyromq.settings import Assignment, Settings, computed, option
@@ -29,11 +30,6 @@ def _home_file(name: str) -> str:
 class NamesrvConfig:
     """What the name server looks at."""
 
-    rocketmq_home: str = option(
-        "rocketmqHome",
-        computed(str, lambda: os.environ.get("ROCKETMQ_HOME", "")),
-        "Installation folder of RocketMQ. Nothing here needs it; it is kept for tools that ask.",
-    )
     kv_config_path: str = option(
         "kvConfigPath",
         computed(str, lambda: _home_file("kvConfig.json")),
@@ -127,24 +123,35 @@ class NamesrvConfig:
         return frozenset(listed | {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
 
+_NO_THREADS = "There are no thread pools: one event loop serves all requests."
+_NO_BUFFERS = "Netty is not used here."
+_STOPS_AT_ONCE = "A name server stops at once."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaConfig:
     """Keys that mean something to RocketMQ's threads and buffers and nothing here; listed with their defaults."""
 
-    client_request_threads: int = option("clientRequestThreadPoolNums", 8, "No effect: there are no thread pools.")
-    client_request_queue: int = option("clientRequestThreadPoolQueueCapacity", 50000, "No effect.")
-    default_threads: int = option("defaultThreadPoolNums", 16, "No effect.")
-    default_queue: int = option("defaultThreadPoolQueueCapacity", 10000, "No effect.")
-    unregister_queue: int = option("unRegisterBrokerQueueCapacity", 3000, "No effect: brokers leave at once.")
-    controller: bool = option("enableControllerInNamesrv", False, "No effect: there is no controller.")
-    worker_threads: int = option("serverWorkerThreads", 8, "No effect.")
-    callback_threads: int = option("serverCallbackExecutorThreads", 0, "No effect.")
-    selector_threads: int = option("serverSelectorThreads", 3, "No effect.")
-    pooled_buffers: bool = option("serverPooledByteBufAllocatorEnable", True, "No effect.")
-    epoll: bool = option("useEpollNativeSelector", False, "No effect.")
-    worker_group: bool = option("serverNettyWorkerGroupEnable", True, "No effect.")
-    shutdown_gracefully: bool = option("enableShutdownGracefully", False, "No effect: a name server stops at once.")
-    shutdown_wait: int = option("shutdownWaitTimeSeconds", 30, "No effect.")
+    rocketmq_home: str = option(
+        "rocketmqHome",
+        computed(str, lambda: os.environ.get("ROCKETMQ_HOME", "")),
+        "Nothing is looked for there; it is kept for tools that ask.",
+        no_effect=True,
+    )
+    client_request_threads: int = option("clientRequestThreadPoolNums", 8, _NO_THREADS, no_effect=True)
+    client_request_queue: int = option("clientRequestThreadPoolQueueCapacity", 50000, _NO_THREADS, no_effect=True)
+    default_threads: int = option("defaultThreadPoolNums", 16, _NO_THREADS, no_effect=True)
+    default_queue: int = option("defaultThreadPoolQueueCapacity", 10000, _NO_THREADS, no_effect=True)
+    unregister_queue: int = option("unRegisterBrokerQueueCapacity", 3000, "Brokers leave at once.", no_effect=True)
+    controller: bool = option("enableControllerInNamesrv", False, "There is no controller yet.", no_effect=True)
+    worker_threads: int = option("serverWorkerThreads", 8, _NO_THREADS, no_effect=True)
+    callback_threads: int = option("serverCallbackExecutorThreads", 0, _NO_THREADS, no_effect=True)
+    selector_threads: int = option("serverSelectorThreads", 3, _NO_THREADS, no_effect=True)
+    pooled_buffers: bool = option("serverPooledByteBufAllocatorEnable", True, _NO_BUFFERS, no_effect=True)
+    epoll: bool = option("useEpollNativeSelector", False, _NO_BUFFERS, no_effect=True)
+    worker_group: bool = option("serverNettyWorkerGroupEnable", True, _NO_BUFFERS, no_effect=True)
+    shutdown_gracefully: bool = option("enableShutdownGracefully", False, _STOPS_AT_ONCE, no_effect=True)
+    shutdown_wait: int = option("shutdownWaitTimeSeconds", 30, _STOPS_AT_ONCE, no_effect=True)
 
 
 CONFIGS = (NamesrvConfig, ServerConfig, TlsConfig, LogConfig, JavaConfig)
@@ -163,3 +170,11 @@ def load_settings(
     if file is not None and (chosen == "default" or chosen.startswith(f"{file}:")):
         settings = settings.updated([Assignment("configStorePath", str(file), "-c")]).settings
     return with_tls_file(settings)
+
+
+def check_settings(settings: Settings) -> None:
+    """ConfigError for what no name server can be. A start is refused with it, and so is a change at run time."""
+    try:
+        split_addresses(settings[NamesrvConfig].product_namesrv_addr)
+    except ValueError as exc:
+        raise ConfigError(f"productNamesrvAddr: {exc}", settings.origin("productNamesrvAddr")) from exc

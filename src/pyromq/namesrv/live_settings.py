@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyromq.errors import ConfigError, NoPermission, ServerError
 from pyromq.remoting.log_levels import KEY as LOG_LEVEL
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels, with_levels_of
-from pyromq.settings import Assignment, parse
-from pyromq.settings.properties import decode
+from pyromq.settings.live import changed_by_request
 
-from .config import NamesrvConfig
+from .config import NamesrvConfig, check_settings
 
 if TYPE_CHECKING:
-    from pyromq.settings import Settings
-
-logger = logging.getLogger(__name__)
+    from pyromq.settings import Settings, Update
 
 
 class LiveSettings:
@@ -35,24 +30,18 @@ class LiveSettings:
         self.settings = with_levels_of(Path(self.config.config_store_path), self.settings)
         apply_log_levels(self.settings[LogConfig], before)
 
-    def update(self, text: bytes, peer: str) -> None:
+    def update(self, text: bytes, peer: str) -> Update:
         """Apply a properties text: all of it, or a BrokerError and none of it."""
-        try:
-            entries = parse(decode(text))
-        except ConfigError as exc:
-            raise ServerError("string2Properties error") from exc
-        if not self._black_list.isdisjoint(entry.key for entry in entries):
-            raise NoPermission("Can not update config in black list.")
-        try:
-            update = self.settings.updated(Assignment(key, value, f"request from {peer}") for key, value, _ in entries)
-        except ConfigError as exc:
-            raise ServerError(exc.reason) from exc
+        update = changed_by_request(
+            self.settings,
+            text,
+            peer,
+            black_list=self._black_list,
+            check=check_settings,
+            file=self.config.config_store_path,
+        )
         if any(key.startswith(LOG_LEVEL) for key in update.changed):
             apply_log_levels(update.settings[LogConfig], self.settings[LogConfig])
         self.settings = update.settings
         self.config = update.settings[NamesrvConfig]
-        for key in update.changed:
-            when = "; takes effect at the next start" if key in update.at_restart else ""
-            logger.info("setting %s changed by %s%s", key, peer, when)
-        if update.ignored:
-            logger.warning("%s tried to change %d unknown settings: %s", peer, len(update.ignored), update.ignored[:3])
+        return update

@@ -32,6 +32,7 @@ from pyromq.protocol.headers import (
     WipeWritePermReply,
 )
 from pyromq.settings import dump
+from pyromq.settings.live import remark_on
 
 from . import views
 from .kv_config import ORDER_TOPIC_CONFIG
@@ -292,10 +293,10 @@ class SettingsProcessors:
     async def update(self, connection: Connection, request: Command) -> Command:
         if request.body is None:
             return request.reply()
-        self._settings.update(request.body_bytes, connection.peer)
+        update = self._settings.update(request.body_bytes, connection.peer)
         self._changed()
         await self._file.save(dump(self._settings.settings.items()).encode())
-        return request.reply()
+        return request.reply(remark=remark_on(update))
 
     def get(self, connection: Connection, request: Command) -> Command:
         return request.reply(body=dump(self._settings.settings.items(reveal=False)).encode())

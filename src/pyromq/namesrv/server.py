@@ -17,7 +17,7 @@ from pyromq.remoting.service import Service
 from pyromq.settings.files import why_not_writable
 from pyromq.settings.saved_file import SavedFile
 
-from .config import NamesrvConfig
+from .config import NamesrvConfig, check_settings
 from .kv_config import load_kv_config
 from .live_settings import LiveSettings
 from .notices import BrokerNotices
@@ -46,6 +46,8 @@ class NameServer(Service):
     """
 
     def __init__(self, settings: Settings) -> None:
+        """ConfigError for settings that no name server can have, and for a KV config that cannot be read."""
+        check_settings(settings)
         self._settings = LiveSettings(settings)
         self._tables = RouteTables()
         self._kv_config = load_kv_config(Path(self._settings.config.kv_config_path))

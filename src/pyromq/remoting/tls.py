@@ -70,14 +70,14 @@ def with_tls_file(settings: Settings) -> Settings:
     A default that stands in the server's own file was not chosen: there all settings are written down when one changes.
     """
     defaults = TlsConfig()
-    given = settings[TlsConfig]
-    file = Path(given.config_file)
-    if given.config_file == defaults.config_file and not file.exists():
+    config = settings[TlsConfig]
+    file = Path(config.config_file)
+    if config.config_file == defaults.config_file and not file.exists():
         return settings
     open_keys = {
         declared.key
         for declared in options_of(TlsConfig)
-        if getattr(given, declared.name) == getattr(defaults, declared.name)
+        if getattr(config, declared.name) == getattr(defaults, declared.name)
         and not settings.origin(declared.key).startswith(("--set", "argument", "environment"))
     }
     return settings.updated([item for item in read_file(file) if item.key in open_keys]).settings

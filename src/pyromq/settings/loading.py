@@ -41,6 +41,7 @@ class Update(NamedTuple):
     settings: Settings
     changed: list[str]  # keys with a new value
     at_restart: list[str]  # those of them that the running server does not look at again
+    without_effect: list[str]  # those of them that nothing looks at, now or later
     ignored: list[str]  # keys that nobody knows
 
 
@@ -128,18 +129,35 @@ class Settings:
 
     def listing(self) -> str:
         """`key=value  # where from`, a line for each key: what `--print-config` shows."""
+        idle = {option.key for option, _ in self._values() if option.no_effect}
         return "".join(
-            f"{line}  # {self.origin(key)}\n"
+            f"{line}  # {self.origin(key)}{'; no effect' if key in idle else ''}\n"
             for key, value in self.items(reveal=False)
             for line in properties.dump([(key, value)]).splitlines()
         )
 
     def notices(self) -> list[str]:
-        """A sentence for each key that no config declares, with the known key it resembles most."""
+        """A sentence for each key that no config declares, with the known key it resembles most.
+
+        And one for each setting without effect that was given another value than its default.
+        """
         known = {option.key for option, _ in self._values()}
-        return [
+        unknown = [
             f"{assignment.source}: unknown setting {key}" + resembling(key, known)
             for key, assignment in self.unknown.items()
+        ]
+        return unknown + [f"{self.origin(option.key)}: {option.why_no_effect}" for option in self._set_without_effect()]
+
+    def why_no_effect(self, key: str) -> str:
+        """A sentence on a setting without effect."""
+        return next(option.why_no_effect for option, _ in self._values() if option.key == key)
+
+    def _set_without_effect(self) -> list[Option]:
+        return [
+            option
+            for config in self._configs
+            for option in options_of(type(config))
+            if option.no_effect and getattr(config, option.name) != getattr(type(config)(), option.name)
         ]
 
     def updated(self, assignments: Iterable[Assignment]) -> Update:
@@ -159,10 +177,12 @@ class Settings:
         now = dict(settings.items())
         changed = [key for key in wanted if key in known and now[key] != known[key]]
         hot = {option.key for option, _ in self._values() if option.hot}
+        idle = {option.key for option, _ in self._values() if option.no_effect}
         return Update(
             settings,
             changed,
-            at_restart=[key for key in changed if key not in hot and key not in self.unknown],
+            at_restart=[key for key in changed if key not in hot | idle and key not in self.unknown],
+            without_effect=[key for key in changed if key in idle],
             ignored=[key for key in wanted if key not in known],
         )
 

@@ -49,6 +49,7 @@ class Option:
     max: float | None = None
     choices: tuple[Any, ...] = ()
     hot: bool = False
+    no_effect: bool = False
     secret: bool = False
 
     def parse(self, text: str) -> Any:
@@ -74,6 +75,11 @@ class Option:
         if isinstance(value, enum.Enum):
             return _enum_text(value)
         return str(value)
+
+    @property
+    def why_no_effect(self) -> str:
+        """Of a setting without effect: a sentence that says so, and why."""
+        return f"{self.key} has no effect: {self.doc[0].lower()}{self.doc[1:].rstrip('.')}"
 
     def _parse(self, text: str) -> Any:
         if self.kind is bool:
@@ -129,14 +135,16 @@ def option(
     choices: Sequence[T] = (),
     size: bool = False,
     hot: bool = False,
+    no_effect: bool = False,
     secret: bool = False,
 ) -> T:
     """A field of a settings dataclass.
 
     `key` is RocketMQ's name in the properties file and `doc` a sentence on when to touch it. The type of
     `default` (bool, int, float, str or an Enum) is the type of the setting; `size` lets a whole number be
-    written as 64k, 64m, 1g. A `hot` setting takes effect when it is changed in a running server, the others
-    at its next start. A `secret` is shown as stars.
+    written as 64k, 64m, 1g. Only a `hot` setting can be changed in a running server, at once; all others count
+    at its start. A setting with `no_effect` is accepted because RocketMQ has it, nothing reads it, and `doc` says why.
+    A `secret` is shown as stars.
     """
     declared = Option(
         key=key,
@@ -147,6 +155,7 @@ def option(
         max=max,
         choices=tuple(choices),
         hot=hot,
+        no_effect=no_effect,
         secret=secret,
     )
     metadata = {_METADATA: declared}

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyromq.settings import GiB, KiB, MiB, computed, option
+
+from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, INDEX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class FlushDiskType(Enum):
@@ -22,13 +28,21 @@ def _home_store() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """Everything a store can be told. What RocketMQ has and this store does not need is accepted and named unused."""
+    """Everything a store can be told."""
 
     # Where and how large. Sizes are fixed once a store exists: file names are offsets.
     root: str = option("storePathRootDir", computed(str, _home_store), "Folder of the whole store.")
     commit_log_paths: str = option(
         "storePathCommitLog", "", "Folders of the commit log, separated by commas; empty means `commitlog` in the root."
     )
+    consume_queue_path: str = option(
+        "storePathConsumeQueue", "", "May only say what is so: `consumequeue` in the root. RocketMQ ignores it."
+    )
+    index_path: str = option("storePathIndex", "", "May only say what is so: `index` in the root. RocketMQ ignores it.")
+    checkpoint_path: str = option(
+        "storeCheckpoint", "", "May only say what is so: `checkpoint` in the root. RocketMQ ignores it."
+    )
+    abort_path: str = option("abortFile", "", "May only say what is so: `abort` in the root. RocketMQ ignores it.")
     commit_log_file_size: int = option(
         "mappedFileSizeCommitLog", 1 * GiB, "Bytes per commit log file. Fixed once a store exists.", min=128, size=True
     )
@@ -47,7 +61,6 @@ class StoreConfig:
     consume_queue_ext_file_size: int = option(
         "mappedFileSizeConsumeQueueExt", 48 * MiB, "Bytes per file of filter bitmaps.", min=64, size=True
     )
-    bitmap_length: int = option("bitMapLengthConsumeQueueExt", 64, "Bits per filter bitmap.", min=8)
     hash_slots: int = option("maxHashSlotNum", 5_000_000, "Slots per index file. Fixed once a store exists.", min=1)
     index_entries: int = option("maxIndexNum", 20_000_000, "Entries per index file. Fixed once a store exists.", min=2)
 
@@ -164,19 +177,31 @@ class StoreConfig:
     clean_interval: int = option("cleanResourceInterval", 10_000, "Pause between clean-up rounds.", min=1)
     delete_interval: int = option("deleteCommitLogFilesInterval", 100, "Pause between two deleted log files.", min=0)
     delete_queue_interval: int = option(
-        "deleteConsumeQueueFilesInterval", 100, "Pause between two deleted queue files.", min=0
+        "deleteConsumeQueueFilesInterval", 100, "Pause between two deleted files of queues or the index.", min=0
     )
     delete_batch: int = option("deleteFileBatchMax", 10, "Commit log files that one round may delete.", min=1)
 
     # Recovery.
     check_crc_on_recover: bool = option("checkCRCOnRecover", True, "Check bodies while the log is recovered.")
 
-    # Accepted, without effect here.
-    transient_pool: bool = option("transientStorePoolEnable", False, "Unused: the page cache is the pool.")
-    warm_files: bool = option("warmMapedFileEnable", False, "Unused: files are written, not mapped for writing.")
-
     @property
     def commit_log_folders(self) -> tuple[Path, ...]:
         """Where commit log files may lie, in the order that decides which file goes where."""
         listed = sorted(part.strip() for part in self.commit_log_paths.split(",") if part.strip())
         return tuple(map(Path, listed)) or (Path(self.root, "commitlog"),)
+
+    def misplaced(self) -> Iterator[tuple[str, str, Path]]:
+        """Each key that names another place than this store uses, with what it names and the place that is used.
+
+        Files for brokers often list these places. RocketMQ keeps everything in the root whatever they say; but somebody
+        who wrote another place down expects files there, and is better told than served from an empty folder.
+        """
+        root = Path(self.root)
+        for key, given, name in (
+            ("storePathConsumeQueue", self.consume_queue_path, CONSUME_QUEUE),
+            ("storePathIndex", self.index_path, INDEX),
+            ("storeCheckpoint", self.checkpoint_path, CHECKPOINT),
+            ("abortFile", self.abort_path, ABORT),
+        ):
+            if given and Path(given).absolute() != (root / name).absolute():
+                yield key, given, root / name

@@ -20,17 +20,16 @@ logger = logging.getLogger(__name__)
 
 
 class Removal:
-    """Deletes files in a thread, in the order in which they were given up, with a pause after each.
+    """Deletes files in a thread, in the order in which they were given up, each with its own pause after it.
 
     Where one cannot be deleted, those behind it wait, and `run` tries again. So after a restart the log is what is
     there, without holes, and whatever pointed to a file is deleted only when that is gone for good. All methods belong
     to one thread.
     """
 
-    def __init__(self, disk: Disk, pause: float) -> None:
+    def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._pause = pause
-        self._waiting: deque[Path] = deque()
+        self._waiting: deque[tuple[Path, float]] = deque()
         self._at_work = threading.Lock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -39,16 +38,17 @@ class Removal:
         """How many files are still there."""
         return len(self._waiting)
 
-    def add(self, paths: Iterable[Path]) -> None:
-        self._waiting.extend(paths)
+    def add(self, paths: Iterable[Path], pause: float) -> None:
+        """Give up files; `pause` seconds pass after each of them, for the disk to serve others."""
+        self._waiting.extend((path, pause) for path in paths)
 
     def take(self, folder: Path) -> list[Path]:
         """Those of the files that lie in `folder` or below it. From now on they are the caller's to delete."""
         with self._at_work:
-            taken = [path for path in self._waiting if folder in path.parents]
-            for path in taken:
-                self._waiting.remove(path)
-        return taken
+            taken = [each for each in self._waiting if folder in each[0].parents]
+            for each in taken:
+                self._waiting.remove(each)
+        return [path for path, _ in taken]
 
     def run(self) -> None:
         """See that the thread is at work, if there is some."""
@@ -72,7 +72,7 @@ class Removal:
             with self._at_work:
                 if not self._waiting:
                     return
-                path = self._waiting[0]
+                path, pause = self._waiting[0]
                 try:
                     self._disk.delete(path)
                     failpoints.hit("clean.deleted")
@@ -83,4 +83,4 @@ class Removal:
                     logger.error("%s not deleted: %s; trying again with the next clean-up", path, exc)
                     return
                 self._waiting.popleft()
-            self._closing.wait(self._pause)
+            self._closing.wait(pause)

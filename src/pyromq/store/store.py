@@ -110,7 +110,7 @@ class MessageStore:
         self.flusher = Flusher(self.log, config)
         self._upkeep = Upkeep(self.queues, self.index, self._checkpoint, self.flusher, self.disk, config)
         self._deleted_topics = DeletedTopics(self.root, self.disk)
-        self._removal = Removal(self.disk, config.delete_interval / 1000)
+        self._removal = Removal(self.disk)
         self._open = False
         # Whether the last run ended without closing; known once it is open.
         self.crashed = False
@@ -132,7 +132,6 @@ class MessageStore:
 
     def open(self) -> None:
         """Take the folder, recover it, and be ready. StoreError says what is in the way."""
-        config = self.config
         began = time.monotonic()
         if _CLOSED in self.refusals:
             raise StoreError("a store is opened once; make a new MessageStore")
@@ -168,8 +167,6 @@ class MessageStore:
         self.flusher.start()
         self._upkeep.start(self._clock(), self.log.end)
         self._open = True
-        if config.transient_pool or config.warm_files:
-            logger.info("transientStorePoolEnable and warmMapedFileEnable have no effect in this store")
         logger.info(
             "store open in %.3g s, %s: log %s to %s, %s queues",
             time.monotonic() - began,
@@ -451,10 +448,12 @@ class MessageStore:
         going = self._drop_log_files(plan.delete)
         if going:
             logger.info("deleting %s commit log files, up to %s: %s", len(going), self.log.start, plan.reason)
-            going += [path for queue in self.queues for path in queue.expire(self.log.start)]
+            self._removal.add(going, self.config.delete_interval / 1000)
+            beside = [path for queue in self.queues for path in queue.expire(self.log.start)]
             if self.index is not None:
-                going += self.index.expire(self.log.start)
-            self._removal.add(going)
+                beside += self.index.expire(self.log.start)
+            self._removal.add(beside, self.config.delete_queue_interval / 1000)
+            going += beside
         self._removal.run()
         return going
 

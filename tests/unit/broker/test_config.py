@@ -9,6 +9,7 @@ from pyromq.broker.config import (
     BrokerRole,
     BrokerServerConfig,
     LiveConfig,
+    cautions,
     check_settings,
     important,
     load_settings,
@@ -99,6 +100,11 @@ def test_a_malformed_value_is_named_with_file_and_line(file):
         (["brokerRole=SLAVE", "brokerId=0"], "needs a brokerId above 0"),
         (["brokerRole=SLAVE", "brokerId=1"], "replication is missing"),
         (["aclEnable=true"], "aclEnable is not available yet"),
+        (["messageDelayLevel=1s soon"], "'soon' is no time"),
+        (["storePathRootDir=/s", "storePathConsumeQueue=/q"], "storePathConsumeQueue cannot be /q: .* /s/consumequeue"),
+        (["storePathRootDir=/s", "storePathIndex=/s/idx"], "storePathIndex cannot be /s/idx: it is always /s/index"),
+        (["storePathRootDir=/s", "storeCheckpoint=/c"], "storeCheckpoint cannot be /c: it is always /s/checkpoint"),
+        (["storePathRootDir=/s", "abortFile=/s/a"], "abortFile cannot be /s/a: it is always /s/abort"),
     ],
 )
 def test_what_leads_nowhere_stops_the_start_with_a_sentence(sets, reason):
@@ -111,11 +117,20 @@ def test_masters_with_and_without_name_servers_may_start():
     check_settings(load_settings(sets=["namesrvAddr=a:1; [::1]:2,b:3", "brokerRole=SYNC_MASTER"]))
 
 
-def test_filter_bitmaps_are_said_to_need_a_place(caplog):
-    check_settings(load_settings(sets=["enableCalcFilterBitMap=true", "enableConsumeQueueExt=true"]))
-    assert not caplog.text
-    check_settings(load_settings(sets=["enableCalcFilterBitMap=true"]))
-    assert "enableCalcFilterBitMap has no effect without enableConsumeQueueExt" in caplog.text
+def test_a_file_may_list_the_places_that_a_store_has_anyway():
+    places = ["storePathConsumeQueue=/s/consumequeue", "storePathIndex=/s/index", "storeCheckpoint=/s/checkpoint"]
+    check_settings(load_settings(sets=["storePathRootDir=/s", *places, "abortFile=/s/abort"]))
+
+
+def test_filter_bitmaps_are_said_to_need_a_place():
+    assert cautions(load_settings(sets=["enableCalcFilterBitMap=true", "enableConsumeQueueExt=true"])) == []
+    [caution] = cautions(load_settings(sets=["enableCalcFilterBitMap=true"]))
+    assert "enableCalcFilterBitMap has no effect without enableConsumeQueueExt" in caution
+
+
+def test_a_sync_master_is_said_to_keep_the_only_copy():
+    [caution] = cautions(load_settings(sets=["brokerRole=SYNC_MASTER"]))
+    assert "there is no replication yet" in caution
 
 
 # What follows from them
@@ -147,10 +162,9 @@ def live(*sets):
 
 def test_a_change_is_seen_by_everyone_who_looks_again():
     settings = live()
-    assert settings.update(b"brokerPermission=4\nflushConsumerOffsetInterval=7000", "peer", now=5) == [
-        "brokerPermission",
-        "flushConsumerOffsetInterval",
-    ]
+    update = settings.update(b"brokerPermission=4\nflushConsumerOffsetInterval=7000", "peer", now=5)
+    assert update is not None
+    assert update.changed == ["brokerPermission", "flushConsumerOffsetInterval"]
     assert settings.config.broker_permission == 4
     assert (settings.version.counter, settings.version.timestamp) == (1, 5)
 
@@ -181,7 +195,7 @@ def test_the_black_list_cannot_be_emptied_first():
 @pytest.mark.parametrize("text", [b"", b"brokerName", b"# nothing\n"])
 def test_a_text_without_an_assignment_changes_nothing(text):
     settings = live("brokerName=b")
-    assert settings.update(text, "peer", now=1) == []
+    assert settings.update(text, "peer", now=1) is None
     assert settings.config.broker_name == "b"
     assert settings.version.counter == 0
 
@@ -197,8 +211,53 @@ def test_what_is_no_properties_text_or_no_value_is_refused_whole():
 
 def test_an_unknown_key_is_dropped():
     settings = live()
-    assert settings.update(b"nobodyKnows=1", "peer", now=1) == []
+    update = settings.update(b"nobodyKnows=1", "peer", now=1)
+    assert update is not None
+    assert (update.changed, update.ignored) == ([], ["nobodyKnows"])
     assert settings.settings.unknown == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "listenPort=1",
+        "storePathRootDir=/elsewhere",
+        "brokerRole=SYNC_MASTER",
+        "mappedFileSizeCommitLog=1024",
+        "flushDiskType=SYNC_FLUSH",
+        "tls.server.mode=disabled",
+        "brokerIP1=10.0.0.1",
+    ],
+)
+def test_what_counts_at_a_start_only_is_changed_in_the_file(change):
+    settings = live("brokerConfigPath=/etc/broker.conf")
+    key = change.partition("=")[0]
+    with pytest.raises(ServerError, match=rf"{key} cannot be changed .* set it in /etc/broker.conf and restart"):
+        settings.update(f"brokerPermission=4\n{change}".encode(), "peer", now=1)
+    assert settings.config.broker_permission == 6
+    assert settings.version.counter == 0
+
+
+def test_a_value_that_is_there_already_may_be_sent_again():
+    settings = live("listenPort=1234")
+    settings.update(b"listenPort=1234\nbrokerPermission=4", "peer", now=1)
+    assert settings.config.broker_permission == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("namesrvAddr=localhost", "is not an address of the form host:port"),
+        ("aclEnable=true", "aclEnable is not available yet"),
+        ("brokerRole=SLAVE", "needs a brokerId above 0"),
+        ("storePathIndex=/other", "storePathIndex cannot be /other"),
+    ],
+)
+def test_no_value_is_taken_that_the_next_start_refuses(change, reason):
+    settings = live()
+    with pytest.raises(ServerError, match=reason):
+        settings.update(change.encode(), "peer", now=1)
+    check_settings(settings.settings)
 
 
 def test_settings_can_be_made_in_code():

@@ -12,7 +12,7 @@ from pyromq.broker.config import BrokerConfig, LiveConfig
 from pyromq.broker.registration import Registration
 from pyromq.broker.registration_requests import RegistrationRequests
 from pyromq.broker.topics import TopicTable
-from pyromq.errors import ConnectionLost, TopicNotFound, broker_error
+from pyromq.errors import ConnectionLost, ServerError, TopicNotFound, broker_error
 from pyromq.namesrv import NameServer, load_settings
 from pyromq.protocol.bodies import (
     DataVersion,
@@ -455,7 +455,8 @@ async def test_a_name_server_joins_the_list_and_another_leaves_it(name_server):
 async def test_a_list_that_is_none_leaves_the_name_servers_as_they_were(recorder):
     _, address = await recorder()
     async with telling(address) as teller:
-        teller.live.update(b"namesrvAddr=nonsense", "test", now=1)
+        with pytest.raises(ServerError, match="is not an address"):
+            teller.live.update(b"namesrvAddr=nonsense", "test", now=1)
         await teller.registration.refresh()
         assert teller.registration.name_servers == (address,)
 

@@ -47,7 +47,7 @@ def test_every_value_of_the_wrong_kind_is_told(validate):
 def test_what_has_no_effect_is_a_note_and_no_failure(validate):
     code, remarks = validate("sendMessageThreadPoolNums=16\nhaMasterAddress=x\n")
     assert (code, [level for _, level, _, _ in remarks]) == (0, ["note", "note"])
-    assert remarks[0][3] == "has no effect: there are no thread pools"
+    assert remarks[0][3] == "has no effect: there are no thread pools: one event loop serves all requests"
 
 
 def test_of_a_key_that_is_there_twice_the_first_is_told(validate):
@@ -59,6 +59,18 @@ def test_values_that_do_not_go_together_are_told(validate):
     code, [(line, level, _, remark)] = validate("brokerId=1\naclEnable=true\n")
     assert (code, line, level) == (1, 2, "error")
     assert "aclEnable is not available" in remark
+
+
+def test_a_sync_master_is_told_that_it_keeps_the_only_copy(validate):
+    code, [(_, level, _, remark)] = validate("brokerRole=SYNC_MASTER\n")
+    assert (code, level) == (1, "warning")
+    assert "keeps the only copy" in remark
+
+
+def test_a_place_that_the_store_does_not_use_is_an_error(validate, tmp_path):
+    code, [(line, level, _, remark)] = validate(f"storePathRootDir={tmp_path}\nstorePathIndex=/other/index\n")
+    assert (code, line, level) == (1, 2, "error")
+    assert remark.startswith("storePathIndex cannot be /other/index")
 
 
 def test_the_keys_tell_whose_settings_they_are_unless_somebody_does(validate):

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from pyromq.errors import ConfigError, NoPermission, ServerError
-from pyromq.namesrv import NamesrvConfig, check_folders, load_settings
+from pyromq.namesrv import NamesrvConfig, check_folders, check_settings, load_settings
 from pyromq.namesrv.live_settings import LiveSettings
 from pyromq.remoting import ServerConfig, TlsConfig, TlsMode
+from pyromq.settings.live import remark_on
 
 
 def test_every_key_of_rocketmq_is_known_with_its_default(monkeypatch):
@@ -44,7 +45,10 @@ def test_a_file_of_rocketmq_is_taken_over_as_it_is(tmp_path):
     settings = load_settings(file)
     assert settings[ServerConfig].listen_port == 19876
     assert settings[TlsConfig].mode is TlsMode.ENFORCING
-    assert [notice.partition(": ")[2] for notice in settings.notices()] == ["unknown setting mine"]
+    assert [notice.partition(": ")[2].partition(":")[0] for notice in settings.notices()] == [
+        "unknown setting mine",
+        "serverWorkerThreads has no effect",
+    ]
 
 
 def test_the_file_given_is_the_one_that_changes_are_written_to(tmp_path):
@@ -67,9 +71,8 @@ def test_four_keys_are_always_black_listed():
 
 def test_a_change_at_run_time_is_seen_by_the_next_look():
     live = LiveSettings(load_settings())
-    live.update(b"# a comment\norderMessageEnable = true\nstranger=1\nlistenPort=1\n", "admin")
+    live.update(b"# a comment\norderMessageEnable = true\nstranger=1\nlistenPort=9876\n", "admin")
     assert live.config.order_message_enable
-    assert live.settings.value("listenPort") == "1"
     assert live.settings.value("stranger") is None
     assert live.settings.origin("orderMessageEnable") == "request from admin"
 
@@ -92,6 +95,29 @@ def test_a_malformed_value_refuses_the_whole_change():
     with pytest.raises(ServerError, match="waitSecondsForService must be a whole number, not 'long'"):
         live.update(b"orderMessageEnable=true\nwaitSecondsForService=long", "admin")
     assert not live.config.order_message_enable
+
+
+@pytest.mark.parametrize("change", ["listenPort=1", "tls.server.mode=enforcing", "clusterTest=true", "bindAddress=::1"])
+def test_what_counts_at_a_start_only_is_changed_in_the_file(change):
+    live = LiveSettings(load_settings(sets=["configStorePath=/etc/namesrv.properties"]))
+    key = change.partition("=")[0]
+    with pytest.raises(ServerError, match=rf"{key} cannot be changed .* set it in /etc/namesrv.properties and restart"):
+        live.update(f"orderMessageEnable=true\n{change}".encode(), "admin")
+    assert not live.config.order_message_enable
+
+
+def test_a_value_that_stops_the_start_is_refused_at_run_time():
+    with pytest.raises(ConfigError, match=r"productNamesrvAddr: .* is not an address"):
+        check_settings(load_settings(sets=["productNamesrvAddr=nowhere"]))
+    with pytest.raises(ServerError, match=r"productNamesrvAddr: .* is not an address"):
+        LiveSettings(load_settings()).update(b"productNamesrvAddr=nowhere", "admin")
+
+
+def test_a_change_without_effect_says_so(caplog):
+    update = LiveSettings(load_settings()).update(b"serverWorkerThreads=16", "admin")
+    said = "serverWorkerThreads has no effect: there are no thread pools"
+    assert said in (remark_on(update) or "")
+    assert said in caplog.text
 
 
 def test_a_place_for_kv_config_that_cannot_be_written_stops_the_start_only_if_it_was_chosen(tmp_path, monkeypatch):

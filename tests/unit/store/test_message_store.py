@@ -110,12 +110,6 @@ def test_a_place_where_no_folder_can_be_is_a_clear_error(stores):
         MessageStore(small(stores.folder / "file" / "store")).open()
 
 
-def test_settings_that_have_no_effect_are_named(stores, caplog):
-    caplog.set_level("INFO")
-    stores.open(transient_pool=True)
-    assert "no effect" in caplog.text
-
-
 def test_the_log_may_lie_in_other_folders(stores):
     paths = f"{stores.folder}/b, {stores.folder}/a"
     store = stores.open(commit_log_paths=paths)

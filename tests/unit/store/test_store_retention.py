@@ -307,9 +307,10 @@ def test_files_are_deleted_in_order_with_a_pause_between(tmp_path):
     paths = [tmp_path / f"{number}" for number in range(5)]
     for path in paths:
         path.touch()
-    removal = Removal(disk, pause=60)
+    removal = Removal(disk)
     removal.run()
-    removal.add(paths[:4])
+    removal.add(paths[:2], pause=60)
+    removal.add(paths[2:4], pause=30)
     removal.run()
     removal.close()  # does not wait for the pauses
     assert [path.exists() for path in paths] == [False] * 4 + [True]

@@ -21,6 +21,7 @@ from pyromq.protocol.headers import (
     ViewBrokerStatsData,
 )
 from pyromq.settings import dump
+from pyromq.settings.live import remark_on
 from pyromq.store.tags import SCHEDULE_TOPIC
 
 from ..rediscovery import LITE_QUEUES, holds_messages
@@ -72,12 +73,12 @@ class SettingsProcessors:
         }
 
     async def update(self, connection: Connection, request: Command) -> Command:
-        before = self._live.version
-        keys = self._live.update(request.body_bytes, connection.peer, self._clock())
-        if self._live.version != before:
-            self._changed(keys)
-            await self._save(dump(self._live.settings.items()).encode())
-        return request.reply()
+        update = self._live.update(request.body_bytes, connection.peer, self._clock())
+        if update is None:
+            return request.reply()
+        self._changed(update.changed)
+        await self._save(dump(self._live.settings.items()).encode())
+        return request.reply(remark=remark_on(update))
 
     def get(self, connection: Connection, request: Command) -> Command:
         return request.reply(

@@ -115,21 +115,17 @@ class RuntimeInfo:
             "EndTransactionThreadPoolQueueCapacity": str(config.end_transaction_queue_capacity),
             "startAcceptSendRequestTimeStamp": str(config.start_accept_send),
         }
-        capacities = {
-            "send": config.send_queue_capacity,
-            "pull": config.pull_queue_capacity,
-            "query": config.query_queue_capacity,
-        }
-        for kind, capacity in capacities.items():
+        given = dict(self._live.settings.items())
+        for kind in ("send", "pull", "query"):
             size, head_wait = self._backlog(kind)
             table[f"{kind}ThreadPoolQueueSize"] = str(size)
-            table[f"{kind}ThreadPoolQueueCapacity"] = str(capacity)
+            table[f"{kind}ThreadPoolQueueCapacity"] = given[f"{kind}ThreadPoolQueueCapacity"]
             table[f"{kind}ThreadPoolQueueHeadWaitTimeMills"] = str(head_wait)
         return table
 
     def _log(self) -> dict[str, str]:
         log = self._store.log
-        table = {
+        return {
             "commitLogMinOffset": str(log.start),
             "commitLogMaxOffset": str(log.end),
             "earliestMessageTimeStamp": str(self._earliest()),
@@ -140,9 +136,6 @@ class RuntimeInfo:
             "dispatchMaxBuffer": "0",
             "pageCacheLockTimeMills": "0",
         }
-        if self._store.config.transient_pool:
-            table["remainHowManyDataToCommit"] = size_text(0)
-        return table
 
     def _earliest(self) -> int:
         try:
