@@ -26,6 +26,7 @@ from .clients.queue_locks import QueueLocks
 from .clients.requests import ClientProcessors, LockProcessors
 from .context import Context, Tables
 from .durability import DurabilityGate
+from .fast_failure import FastFailure
 from .filters.bitmaps import FilterBits
 from .filters.consumer_filters import Filters
 from .groups import GroupTable
@@ -111,6 +112,7 @@ class Parts:
         self.gate = DurabilityGate(store, self.state, tables.topics, tables.groups, self.registration.settle)
         stats = Statistics(clock())
         self._appends = Appends(store, self.gate, self._arrived, stats.throughput)
+        self.fast_failure = FastFailure(live, lambda: self.gate.waiting)
         context = self.context = Context(
             live=live,
             clock=clock,
@@ -221,6 +223,7 @@ class Parts:
 
     def services(self) -> Iterator[tuple[str, Coroutine[None, None, None]]]:
         """What runs while the broker does, but for the registration; each with its name."""
+        yield "measure lag", self.fast_failure.run()
         yield "save state", self.state.run()
         yield "deliver delayed messages", self.schedule.run()
         if self._live.config.timer_wheel:

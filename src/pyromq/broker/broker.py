@@ -118,7 +118,7 @@ class Broker(Service):
                 await _in_thread(parts.load)
                 parts.rediscover()
                 self._parts = parts
-                ports.serve(parts.processors)
+                ports.serve(parts.processors, parts.fast_failure)
                 # Not before all of it is there: a start that fails has never taken a connection.
                 ports.listen()
                 self._say_where(ports)

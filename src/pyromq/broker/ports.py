@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyromq.remoting import Connection, ConnectionListener, Processor, ServerConfig, TlsConfig
+    from pyromq.remoting.endpoint import Lateness
 
 HA_PORT_OFFSET = 1
 NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
@@ -93,8 +94,10 @@ class Ports:
     def connections(self) -> frozenset[Connection]:
         return frozenset().union(*(server.connections for server in self._servers))
 
-    def serve(self, processors: Mapping[int, Processor]) -> None:
-        """Answer requests with these from now on."""
+    def serve(self, processors: Mapping[int, Processor], lateness: Lateness | None = None) -> None:
+        """Answer requests with these from now on, but for those that `lateness` refuses."""
+        for server in self._servers:
+            server.endpoint.lateness = lateness
         self._processors.update(processors)
         self._vip_processors.update((code, each) for code, each in processors.items() if code not in NOT_ON_VIP)
 

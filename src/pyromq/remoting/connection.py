@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from pyromq.errors import (
@@ -312,6 +313,9 @@ class Connection(asyncio.Protocol):
     def _take_commands(self) -> None:
         next_command = self._decoder.next
         process = self._process
+        lateness = self._endpoint.lateness
+        if lateness is not None and monotonic() > lateness.late_after:
+            process = self._process_late
         while not (self._held or self.closed):
             try:
                 command = next_command()
@@ -354,6 +358,15 @@ class Connection(asyncio.Protocol):
             task = self._loop.create_task(self._reply_later(request, result), name=f"request {request.code}")
             endpoint.tasks.add(task)
             task.add_done_callback(endpoint.tasks.discard)
+
+    def _process_late(self, request: Command) -> None:
+        """Refuse the request, if it waited too long to be read, or process it."""
+        lateness = self._endpoint.lateness
+        refusal = None if lateness is None else lateness.refusal(request)
+        if refusal is None:
+            self._process(request)
+        else:
+            self.reply(request, refusal)
 
     async def _reply_later(self, request: Command, result: Awaitable[Command | None]) -> None:
         try:

@@ -53,6 +53,17 @@ class Hook(Protocol):
     def after_response(self, peer: str, request: Command, response: Command | None) -> None: ...
 
 
+class Lateness(Protocol):
+    """Refuses requests that waited too long before they were read.
+
+    Until `late_after`, by `time.monotonic()`, none has to be refused; after that `refusal` is asked for each.
+    """
+
+    late_after: float
+
+    def refusal(self, request: Command) -> Command | None: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Endpoint:
     """What the connections of one server or client have in common."""
@@ -61,6 +72,7 @@ class Endpoint:
     default: Processor | None = None
     hooks: Sequence[Hook] = ()
     listener: ConnectionListener | None = None
+    lateness: Lateness | None = None
     async_permits: int = 65535
     oneway_permits: int = 65535
     high_water: int = 1 << 20
