@@ -71,7 +71,7 @@ def advertised(broker: str, address: str, name_server: str, answered_as: str | N
             Health.WARN,
             what,
             f"advertises {address}, which other machines cannot reach",
-            "set brokerIP1 to an address that clients reach, or start it with `pyromq up --advertise HOST`",
+            "set brokerIP1 to an address that clients reach; of `pyromq up`, with --listen 0.0.0.0 --advertise HOST",
         )
     return Finding(Health.OK, what, f"answers at {address}, the address that it advertises")
 

@@ -72,6 +72,11 @@ class Broker(Service):
         """The address that clients are told."""
         return join_address(self._live.config.broker_ip1, self.port)
 
+    @property
+    def listens_on(self) -> str:
+        """The address that it listens on; `0.0.0.0` stands for all that this machine has."""
+        return join_address(self._live.settings[BrokerServerConfig].bind_address, self.port)
+
     def reload(self) -> None:
         """Read certificates and log levels again. What cannot be used is said, and stays as it was."""
         try:
@@ -171,8 +176,7 @@ class Broker(Service):
 
     def _say_where(self, ports: Ports) -> None:
         config = self._live.config
-        bound = join_address(self._live.settings[BrokerServerConfig].bind_address, ports.port)
-        logger.info("listening on %s; clients are told %s", bound, self.address)
+        logger.info("listening on %s; clients are told %s", self.listens_on, self.address)
         for caution in cautions(self._live.settings):
             logger.warning("%s", caution)
         far = [address for address in config.name_servers if _is_public(split_address(address)[0])]

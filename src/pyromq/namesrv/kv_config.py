@@ -42,6 +42,14 @@ class KVConfig:
         """All keys of a namespace, or None when it was never used."""
         return self._namespaces.get(namespace)
 
+    def lines(self) -> list[str]:
+        """All of it, a line for each key: what the log gets now and then."""
+        return [
+            f"KV config namespace={namespace} key={key} value={value}"
+            for namespace, keys in self._namespaces.items()
+            for key, value in keys.items()
+        ]
+
     def encode(self) -> bytes:
         """The content of the file."""
         content = {"configTable": self._namespaces}

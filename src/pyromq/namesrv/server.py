@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Seconds (docs/spec/namesrv.md 1.5).
+_FIRST_KV_LOG = 60.0
+_KV_LOG_PERIOD = 600.0
+_KV_LINES_PER_TURN = 100
+
 
 class NameServer(Service):
     """A name server, to be run or to be embedded.
@@ -93,6 +98,7 @@ class NameServer(Service):
                 self._server = server
                 tasks.create_task(self._drop_silent_brokers(), name="drop silent brokers")
                 tasks.create_task(self._notices.run(), name="tell brokers")
+                tasks.create_task(self._log_kv_config(), name="log KV config")
                 if listening is not None:
                     listening()
 
@@ -137,6 +143,17 @@ class NameServer(Service):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.config.scan_not_active_broker_interval / 1000):
                     await self._look_again.wait()
+
+    async def _log_kv_config(self) -> None:
+        await asyncio.sleep(_FIRST_KV_LOG)
+        while True:
+            lines = self._kv_config.lines()
+            logger.info("KV config has %d keys", len(lines))
+            for number, line in enumerate(lines, 1):
+                logger.info("%s", line)
+                if number % _KV_LINES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(_KV_LOG_PERIOD)
 
     def _departed(self, departed: Departed, why: str) -> None:
         for address in departed.addresses:

@@ -46,6 +46,34 @@ def one_sentence(err):
     return err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            (),
+            r"Listening on 127\.0\.0\.1:\d+, for this machine only; nothing is authenticated\. --listen 0.*",
+        ),
+        (
+            ("--listen", "0.0.0.0"),
+            r"Listening on 0\.0\.0\.0:\d+, for anyone who can reach this machine; nothing is auth.*",
+        ),
+    ],
+)
+def test_it_says_where_it_listens_and_listens_there_only(tmp_path, arguments, line):
+    with up(tmp_path, *arguments) as (process, name_server, broker):
+        assert re.fullmatch(line, line_with(process, "Listening"))
+        ports = {int(address.rpartition(":")[2]) for address in (name_server, broker)}
+        assert bound_to(ports) == {arguments[-1] if arguments else "127.0.0.1"}
+
+
+def bound_to(ports):
+    """The addresses that these ports are listened on."""
+    rows = [line.split()[1:4] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    hosts = {int(local[9:], 16): local[:8] for local, _, state in rows if state == "0A"}
+    assert ports <= hosts.keys()
+    return {socket.inet_ntoa(bytes.fromhex(hosts[port])[::-1]) for port in ports}
+
+
 async def test_it_takes_messages_at_once_and_has_them_after_a_restart(tmp_path):
     async with Peer() as peer:
         for round_number in range(2):

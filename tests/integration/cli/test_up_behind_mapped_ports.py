@@ -51,9 +51,9 @@ def inside() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def ports(tmp_path, inside) -> Iterator[tuple[int, int]]:
-    """Those of a name server and a broker that were started in that network with nothing else said."""
+    """Those of a name server and a broker that were started in that network as the image starts them."""
     namesrv_port, broker_port = free_port(), free_port()
-    arguments = ["up", "--namesrv-port", str(namesrv_port), "--broker-port", str(broker_port)]
+    arguments = ["up", "--listen", "0.0.0.0", "--namesrv-port", str(namesrv_port), "--broker-port", str(broker_port)]
     with started(tmp_path, *arguments, run_by=("ip", "netns", "exec", inside[0])) as process:
         line_with(process, "ready")
         yield namesrv_port, broker_port

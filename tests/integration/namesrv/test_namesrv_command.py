@@ -104,7 +104,7 @@ def test_settings_are_printed_with_their_origin(command, tmp_path):
     )
     lines = out.splitlines()
     assert code == 0
-    assert f"serverWorkerThreads=16  # {file}:2" in lines
+    assert f"serverWorkerThreads=16  # {file}:2; no effect" in lines
     assert f"scanNotActiveBrokerInterval=100  # {file}:3" in lines
     assert "clusterTest=true  # environment PYROMQ_CLUSTER_TEST" in lines
     assert "orderMessageEnable=true  # --set" in lines

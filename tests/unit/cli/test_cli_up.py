@@ -15,8 +15,8 @@ from pyromq.store.config import StoreConfig
 def plan(tmp_path, monkeypatch):
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
 
-    def make(*arguments, advertise=None, brokers=1):
-        return Plan(tmp_path, 9876, 10911, advertise, brokers, arguments)
+    def make(*arguments, **options):
+        return Plan(data=tmp_path, arguments=arguments, **options)
 
     return make
 
@@ -87,3 +87,26 @@ def test_a_setting_goes_to_the_server_that_knows_it_or_to_both(plan, tmp_path):
     assert of_name_server[ServerConfig].bind_address == of_broker[BrokerServerConfig].bind_address == "127.0.0.1"
     assert (list(of_name_server.unknown), list(of_broker.unknown)) == ([], ["typo"])
     assert of_broker[BrokerConfig].broker_ip1 == "example.org"
+
+
+def test_only_this_machine_can_connect_unless_it_is_told_to_listen_elsewhere(plan):
+    def heard(made):
+        of_broker = made.broker(0, 9876, 10911)
+        return (
+            made.name_server()[ServerConfig].bind_address,
+            of_broker[BrokerServerConfig].bind_address,
+            of_broker[BrokerConfig].namesrv_addr,
+            of_broker[BrokerConfig].broker_ip1,
+        )
+
+    assert heard(plan()) == ("127.0.0.1", "127.0.0.1", "127.0.0.1:9876", "127.0.0.1")
+    assert heard(plan(listen="0.0.0.0")) == ("0.0.0.0", "0.0.0.0", "127.0.0.1:9876", "127.0.0.1")
+    assert heard(plan(listen="10.0.0.5")) == ("10.0.0.5", "10.0.0.5", "10.0.0.5:9876", "10.0.0.5")
+    assert heard(plan(listen="::")) == ("::", "::", "[::1]:9876", "::1")
+    assert heard(plan(listen="0.0.0.0", advertise="example.org"))[3] == "example.org"
+    assert heard(plan("bindAddress=0.0.0.0"))[:3] == ("0.0.0.0", "0.0.0.0", "127.0.0.1:9876")
+
+
+def test_further_brokers_listen_where_the_first_does(plan):
+    [member] = plan(brokers=2).further_brokers(9876, 10911, [])
+    assert member.environ["PYROMQ_BIND_ADDRESS"] == "127.0.0.1"

@@ -21,6 +21,17 @@ def test_a_value_is_found_under_its_namespace_and_key_only():
     assert config.get("other", "k") is None
 
 
+def test_its_lines_name_every_key():
+    config = KVConfig()
+    config.put("ORDER_TOPIC_CONFIG", "orders", "broker-a:8")
+    config.put("ns", "empty", None)
+    config.put("ns", "k", "v")
+    assert config.lines() == [
+        "KV config namespace=ORDER_TOPIC_CONFIG key=orders value=broker-a:8",
+        "KV config namespace=ns key=k value=v",
+    ]
+
+
 def test_a_put_without_value_makes_the_namespace_only():
     config = KVConfig()
     config.put("ns", "k", None)

@@ -1,4 +1,4 @@
-"""`pyromq broker`: run a broker with the options and exit codes of RocketMQ's `mqbroker`."""
+"""`pyromq broker`, also as `mqbroker`: run a broker with the options and exit codes that RocketMQ's has."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ app = serving.new_app()
 def main(arguments: list[str]) -> int:
     """Run the command; the result is the exit code of the process."""
     return serving.run_app(app, "broker", arguments)
+
+
+def console() -> None:
+    """The console script `mqbroker`, for those who know the command by RocketMQ's name."""
+    sys.exit(serving.run_app(app, "broker", sys.argv[1:], called="mqbroker"))
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -109,7 +114,7 @@ async def _run(settings: Settings, *, supervised: bool) -> None:
         line = f"The broker[{config.broker_name}, {serving_broker.address}] boot success. serializeType=JSON"
         if config.namesrv_addr:
             line += f" and name server is {config.namesrv_addr}"
-        print(line, flush=True)
+        print(f"{line}\n{serving.where(serving_broker.listens_on)}", flush=True)
         systemd.ready(f"serving at {serving_broker.address}")
 
     def reload() -> None:

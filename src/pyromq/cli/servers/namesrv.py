@@ -1,4 +1,4 @@
-"""`pyromq namesrv`: run a name server with the options and exit codes of RocketMQ's `mqnamesrv`."""
+"""`pyromq namesrv`, also as `mqnamesrv`: run a name server with the options and exit codes that RocketMQ's has."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ app = serving.new_app()
 def main(arguments: list[str]) -> int:
     """Run the command; the result is the exit code of the process."""
     return serving.run_app(app, "namesrv", arguments)
+
+
+def console() -> None:
+    """The console script `mqnamesrv`, for those who know the command by RocketMQ's name."""
+    sys.exit(serving.run_app(app, "namesrv", sys.argv[1:], called="mqnamesrv"))
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -106,8 +111,11 @@ async def _run(settings: Settings) -> None:
     systemd = Systemd.of(os.environ)
 
     def listening() -> None:
-        print(f"The Name Server boot success. serializeType=JSON, address {name_server.address}", flush=True)
+        line = f"The Name Server boot success. serializeType=JSON, address {name_server.address}"
+        print(f"{line}\n{serving.where(name_server.address)}", flush=True)
         systemd.ready(f"serving at {name_server.address}")
+        if not settings.value("rocketmqHome"):
+            logger.warning("ROCKETMQ_HOME is not set; RocketMQ's name server needs it, this one does not")
 
     def reload() -> None:
         systemd.reloading()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pyromq.errors import ConfigError
+from pyromq.remoting.addresses import is_loopback, split_address
 
 from . import logs, stacks
 from .port_holder import holder_of
@@ -40,10 +41,10 @@ def new_app() -> typer.Typer:
     return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-def run_app(app: typer.Typer, name: str, arguments: list[str]) -> int:
-    """Run a command; the result is the exit code of the process."""
+def run_app(app: typer.Typer, name: str, arguments: list[str], *, called: str | None = None) -> int:
+    """Run a command, which its users may have `called` otherwise; the result is the exit code of the process."""
     try:
-        app(arguments, prog_name=f"pyromq {name}")
+        app(arguments, prog_name=called or f"pyromq {name}")
     except SystemExit as done:
         code = done.code if isinstance(done.code, int) else 0
         return BAD_USAGE if code == 2 else code
@@ -57,6 +58,13 @@ def failure(name: str, error: PyroMQError, code: int) -> typer.Exit:
         line = f"{line[: taken.end()]} by {holder}{line[taken.end() :]}"
     print(f"pyromq {name}: {line}", file=sys.stderr)
     return typer.Exit(code)
+
+
+def where(address: str) -> str:
+    """The line after the one that says that a server is ready: where it listens, and whom it lets in."""
+    host = split_address(address)[0]
+    reach = "this machine only" if is_loopback(host) else "anyone who can reach this machine"
+    return f"Listening on {address}, for {reach}; nothing is authenticated."
 
 
 def log_notices(settings: Settings) -> None:

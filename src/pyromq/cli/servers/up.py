@@ -16,7 +16,8 @@ from pyromq import __version__, broker, namesrv, remoting
 from pyromq.broker.config import CONFIGS as BROKER_CONFIGS
 from pyromq.errors import PyroMQError
 from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
-from pyromq.remoting import join_address
+from pyromq.remoting import ServerConfig, join_address, split_address
+from pyromq.remoting.addresses import is_loopback
 from pyromq.settings import Assignment, environment_name, options_of
 
 from . import logs, serving
@@ -64,8 +65,12 @@ def up(
     ] = False,
     namesrv_port: Annotated[int, typer.Option(metavar="P", help="Port of the name server.", min=0, max=65535)] = 9876,
     broker_port: Annotated[int, typer.Option(metavar="P", help="Port of the broker.", min=0, max=65534)] = 10911,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST", help="Address to listen on; 0.0.0.0 lets other machines connect.")
+    ] = LOOPBACK,
     advertise: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Address that clients elsewhere reach this machine by.")
+        str | None,
+        typer.Option(metavar="HOST", help="Address that clients elsewhere reach this machine by; goes with --listen."),
     ] = None,
     brokers: Annotated[
         int, typer.Option(metavar="N", help="Brokers to run, each further one as a process.", min=1, max=len(LETTERS))
@@ -78,7 +83,8 @@ def up(
 ) -> None:
     """Run a name server and a broker in one process.
 
-    Any RocketMQ client can connect at once. Ctrl-C stops them; what was stored is there when they are started again.
+    Any RocketMQ client on this machine can connect at once; --listen lets others in. Ctrl-C stops them; what was stored
+    is there when they are started again.
 
     Example: pyromq up --data /var/lib/pyromq --brokers 2
     """
@@ -90,33 +96,43 @@ def up(
         with contextlib.ExitStack() as life:
             if ephemeral:
                 data = Path(life.enter_context(tempfile.TemporaryDirectory(prefix="pyromq-")))
-            plan = Plan(data, namesrv_port, broker_port, advertise, brokers, tuple(properties or ()))
+            plan = Plan(
+                data=data,
+                namesrv_port=namesrv_port,
+                broker_port=broker_port,
+                listen=listen,
+                advertise=advertise,
+                brokers=brokers,
+                arguments=tuple(properties or ()),
+            )
             remoting.run(_run(plan, log))
     except PyroMQError as exc:
         raise serving.failure("up", exc, FAILED) from exc
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What to start, and where. Works out the settings of each part."""
 
     data: Path
-    namesrv_port: int
-    broker_port: int
-    advertise: str | None
-    brokers: int
-    arguments: tuple[str, ...]
+    namesrv_port: int = 9876
+    broker_port: int = 10911
+    listen: str = LOOPBACK
+    advertise: str | None = None
+    brokers: int = 1
+    arguments: tuple[str, ...] = ()
 
     @property
     def host(self) -> str:
         """The host that clients are told."""
-        return self.advertise or LOOPBACK
+        return self.advertise or reached_by(self.listen)
 
     def name_server(self) -> Settings:
         folder = self.data / "namesrv"
         settings = namesrv.load_settings(environ=_environ(), arguments=_known_to(NAMESRV_CONFIGS, self.arguments))
         own = {
             "listenPort": str(self.namesrv_port),
+            "bindAddress": self.listen,
             "kvConfigPath": str(folder / "kvConfig.json"),
             "configStorePath": str(folder / "namesrv.properties"),
         }
@@ -135,10 +151,11 @@ class Plan:
             file if file.exists() else None,
             environ=_environ(),
             arguments=[pair for pair in self.arguments if pair not in foreign],
-            namesrv_addr=join_address(LOOPBACK, namesrv_port),
+            namesrv_addr=join_address(reached_by(self.name_server()[ServerConfig].bind_address), namesrv_port),
         )
         own = {
             "listenPort": str(first_port + number * PORTS_APART),
+            "bindAddress": self.listen,
             "brokerName": name,
             "storePathRootDir": str(folder),
             "brokerConfigPath": str(file),
@@ -161,6 +178,11 @@ class Plan:
             arguments = ["-m", "pyromq.cli.main", "broker", "--supervised", "--log-name", name, *log]
             members.append(Member(name, arguments, environ))
         return members
+
+
+def reached_by(bound: str) -> str:
+    """The address by which this machine itself reaches a server that listens on `bound`."""
+    return {"0.0.0.0": LOOPBACK, "::": "::1", "": LOOPBACK}.get(bound, bound)
 
 
 def _environ() -> dict[str, str]:
@@ -239,10 +261,12 @@ async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
 
 def _ready(plan: Plan, namesrv_port: int, first: broker.Broker) -> str:
     name_server = join_address(plan.host, namesrv_port)
+    only_here = is_loopback(split_address(first.listens_on)[0])
     brokers = first.address + (f" and {plan.brokers - 1} more" if plan.brokers > 1 else "")
     return "\n".join(
         [
             f"PyroMQ {__version__} is ready: name server {name_server}, broker {brokers}, data in {plan.data}",
+            serving.where(first.listens_on) + (" --listen 0.0.0.0 lets others in." if only_here else ""),
             "",
             "Point any RocketMQ client at the name server, or try in another terminal:",
             f"  export NAMESRV_ADDR={name_server}",
