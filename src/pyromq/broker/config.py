@@ -249,7 +249,11 @@ class BrokerConfig:
         "reviveQueueNum", 8, "Queues of the topic that remembers what was popped. More never hurt.", min=1, max=256
     )
     revive_interval: int = option(
-        "reviveInterval", 1000, "Pause between two looks for popped messages that were not acknowledged.", min=10
+        "reviveInterval",
+        1000,
+        "Pause between two looks for popped messages that were not acknowledged.",
+        min=10,
+        hot=True,
     )
     pop_buffer: int = option(
         "popCkMaxBufferSize",
@@ -306,7 +310,10 @@ class BrokerConfig:
 
     # Registration.
     register_period: int = option(
-        "registerNameServerPeriod", 30_000, "Pause between registrations; 10000 to 60000, else the nearest of them."
+        "registerNameServerPeriod",
+        30_000,
+        "Pause between registrations; 10000 to 60000, else the nearest of them.",
+        hot=True,
     )
     register_timeout: int = option("registerBrokerTimeoutMills", 6000, "How long a round may take.", min=1, hot=True)
     force_register: bool = option(
@@ -352,7 +359,11 @@ class BrokerConfig:
 
     # Stopping.
     drain_seconds: int = option(
-        "drainSeconds", 10, "A stopping broker serves so long those who have not noticed; 0 stops at once.", min=0
+        "drainSeconds",
+        10,
+        "A stopping broker serves so long those who have not noticed; 0 stops at once.",
+        min=0,
+        hot=True,
     )
 
     @property
