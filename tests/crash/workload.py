@@ -122,6 +122,7 @@ def random_config(root: Path, random: Random, flush: FlushDiskType | None = None
         delete_batch=random.choice((1, 3, 10)),
         delete_when="",
         delete_interval=0,
+        delete_queue_interval=0,
     )
 
 

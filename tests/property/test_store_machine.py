@@ -134,6 +134,7 @@ class StoreMachine(RuleBasedStateMachine):
             delete_when="",
             delete_batch=2,
             delete_interval=0,
+            delete_queue_interval=0,
         )
         self.store = self.make()
         self.store.open()

@@ -33,6 +33,7 @@ def small(root: Path, **changes: Any) -> StoreConfig:
         "hash_slots": 20,
         "index_entries": 100,
         "delete_interval": 0,
+        "delete_queue_interval": 0,
     }
     return StoreConfig(**defaults | changes)
 

@@ -315,3 +315,20 @@ def test_files_are_deleted_in_order_with_a_pause_between(tmp_path):
     removal.close()  # does not wait for the pauses
     assert [path.exists() for path in paths] == [False] * 4 + [True]
     assert len(removal) == 0
+
+
+def test_files_of_the_log_and_of_queues_have_pauses_of_their_own(stores, disk):
+    store = stores.open(delete_batch=4, delete_interval=0, delete_queue_interval=60_000)
+    put(store, *numbered(0, 200))
+    stores.sync_all(store)
+    disk.used = 0.86
+    going = store.clean()
+    of_log = [path for path in going if path.parent.name == "commitlog"]
+    beside = going[len(of_log) :]
+    assert (len(of_log), len(beside) > 1) == (4, True)
+    deadline = time.monotonic() + 10
+    while beside[0].exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    assert not any(path.exists() for path in of_log)
+    assert all(path.exists() for path in beside[1:])
