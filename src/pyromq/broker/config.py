@@ -469,7 +469,8 @@ def check_settings(settings: Settings) -> None:
     if config.is_slave and config.broker_id <= 0:
         raise ConfigError("brokerRole SLAVE needs a brokerId above 0", settings.origin("brokerRole"))
     if config.is_slave:
-        raise ConfigError("brokerRole SLAVE is not available yet: replication is missing; use ASYNC_MASTER")
+        reason = "brokerRole SLAVE is not available yet: replication is missing; use ASYNC_MASTER"
+        raise ConfigError(reason, settings.origin("brokerRole"))
     if config.acl_enable:
         raise ConfigError("aclEnable is not available yet: requests would not be checked", settings.origin("aclEnable"))
     store_config = settings[StoreConfig]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyromq.settings import option
 
-_NO_THREADS = "There are no thread pools: one event loop serves all requests."
+_NO_THREADS = "There are no thread pools; one event loop serves all requests."
 _NO_QUEUES = "Such requests are answered in the turn that reads them; maxRunningRequests bounds those that wait."
 _NO_BUFFERS = "Netty is not used here."
 _NO_POOL = "The page cache is the pool."

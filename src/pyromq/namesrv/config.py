@@ -123,7 +123,7 @@ class NamesrvConfig:
         return frozenset(listed | {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
 
-_NO_THREADS = "There are no thread pools: one event loop serves all requests."
+_NO_THREADS = "There are no thread pools; one event loop serves all requests."
 _NO_BUFFERS = "Netty is not used here."
 _STOPS_AT_ONCE = "A name server stops at once."
 

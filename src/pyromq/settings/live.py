@@ -42,11 +42,17 @@ def changed_by_request(
         raise ServerError("string2Properties error") from exc
     if any(entry.key in black_list for entry in entries):
         raise NoPermission("Can not update config in black list.")
+    source = f"request from {peer}"
     try:
-        update = settings.updated(Assignment(key, value, f"request from {peer}") for key, value, _ in entries)
-        check(update.settings)
+        update = settings.updated(Assignment(key, value, source) for key, value, _ in entries)
     except ConfigError as exc:
         raise ServerError(exc.reason) from exc
+    try:
+        check(update.settings)
+    except ConfigError as exc:
+        # A value that a start refuses is called wrong, not sent to the file.
+        if exc.source == source or not update.at_restart:
+            raise ServerError(exc.reason) from exc
     if update.at_restart:
         keys = ", ".join(update.at_restart)
         raise ServerError(f"{keys} cannot be changed while the server runs; set it in {file} and restart")
@@ -57,7 +63,7 @@ def changed_by_request(
 def _log(update: Update, peer: str) -> None:
     for key in update.changed:
         if key in update.without_effect:
-            logger.warning("setting %s changed by %s; %s", key, peer, update.settings.why_no_effect(key))
+            logger.warning("%s; %s has set it all the same", update.settings.why_no_effect(key), peer)
         else:
             logger.info("setting %s changed by %s", key, peer)
     if update.ignored:

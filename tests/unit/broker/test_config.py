@@ -238,6 +238,12 @@ def test_what_counts_at_a_start_only_is_changed_in_the_file(change):
     assert settings.version.counter == 0
 
 
+def test_a_new_root_is_not_called_wrong_for_the_places_that_were_in_the_old_one():
+    settings = live("storePathRootDir=/s", "storePathIndex=/s/index")
+    with pytest.raises(ServerError, match="storePathRootDir cannot be changed while the server runs"):
+        settings.update(b"storePathRootDir=/elsewhere", "peer", now=1)
+
+
 def test_a_value_that_is_there_already_may_be_sent_again():
     settings = live("listenPort=1234")
     settings.update(b"listenPort=1234\nbrokerPermission=4", "peer", now=1)

@@ -47,7 +47,7 @@ def test_every_value_of_the_wrong_kind_is_told(validate):
 def test_what_has_no_effect_is_a_note_and_no_failure(validate):
     code, remarks = validate("sendMessageThreadPoolNums=16\nhaMasterAddress=x\n")
     assert (code, [level for _, level, _, _ in remarks]) == (0, ["note", "note"])
-    assert remarks[0][3] == "has no effect: there are no thread pools: one event loop serves all requests"
+    assert remarks[0][3] == "has no effect: there are no thread pools; one event loop serves all requests"
 
 
 def test_of_a_key_that_is_there_twice_the_first_is_told(validate):
