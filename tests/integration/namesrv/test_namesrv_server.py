@@ -42,9 +42,10 @@ class TestClusterTest:
         async with start("clusterTest=true", "productNamesrvAddr=127.0.0.1:1") as test:
             assert (await test.route()).code == 17
 
-    async def test_a_list_of_production_name_servers_that_is_none_is_no_route(self, start):
-        async with start("clusterTest=true", "productNamesrvAddr=not an address") as test:
-            assert (await test.route()).code == 17
+    async def test_a_list_of_production_name_servers_that_is_none_stops_the_start(self, start):
+        with pytest.raises(ConfigError, match="productNamesrvAddr: 'not an address' is not an address"):
+            async with start("clusterTest=true", "productNamesrvAddr=not an address"):
+                pass
 
     async def test_local_routes_always_carry_their_order(self, start):
         async with start("clusterTest=true") as test:
