@@ -37,6 +37,7 @@ class PyroMQ:
         else:
             self.namesrv = namesrv
             own = {"listenPort": self.port, "brokerIP1": "127.0.0.1", "storePathRootDir": home / "data"}
+            own["brokerFastFailureEnable"] = "false"  # a machine that is busy with tests is no overload
             more = [f"{key}={value}" for key, value in own.items() if key not in settings]
             self._command = [*run, "broker", "-n", namesrv, *more, *pairs]
             self._ready = "boot success"

@@ -85,6 +85,7 @@ class Pair:
             "mappedFileSizeCommitLog=64m",
             "drainSeconds=0",
             "registerNameServerPeriod=10000",
+            "brokerFastFailureEnable=false",
         )
         self.name_server = Server(
             lambda: namesrv.NameServer(namesrv.load_settings(environ={}, sets=list(of_name_server)))

@@ -42,6 +42,8 @@ _DEFAULTS = {
     "mappedFileSizeCommitLog": "64m",
     "traceTopicEnable": "true",
     "drainSeconds": "0",
+    # A laptop is busy with other things, too: there a late answer is better than a refusal.
+    "brokerFastFailureEnable": "false",
 }
 _SOURCE = "pyromq up"
 
