@@ -25,7 +25,7 @@ def finish_round(store):
 
 
 def checkpoint_of(store):
-    checkpoint = Checkpoint(store.root / "checkpoint", store._disk)
+    checkpoint = Checkpoint(store.root / "checkpoint", store.disk)
     checkpoint.load()
     return checkpoint
 
