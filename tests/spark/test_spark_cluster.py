@@ -11,7 +11,7 @@ from tests.spark.messages import Topics, bodies, topics_in
 from tests.spark.standalone import HASTY, Standalone, environment, java_of_its_own
 
 import pyromq.spark as mq
-from pyromq.spark.session.programs import reason
+from pyromq.spark.sessions.programs import reason
 from pyromq.testing.cluster import running_cluster
 
 if TYPE_CHECKING:

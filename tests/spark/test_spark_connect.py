@@ -15,7 +15,7 @@ from tests.spark.standalone import environment
 import pyromq.spark as mq
 from pyromq.cli.spark import main
 from pyromq.errors import ConfigError, PyroMQError
-from pyromq.spark.session.programs import reason
+from pyromq.spark.sessions.programs import reason
 from pyromq.testing.cluster import running_cluster
 
 if TYPE_CHECKING:

@@ -66,10 +66,10 @@ def test_calling_a_helper_twice_calls_the_same_helper():
     # A module of a function's name would take its place once it is imported.
     for name in mq.__all__:
         assert callable(getattr(mq, name))
-    import pyromq.spark.session.descriptions
-    import pyromq.spark.session.diagnosis
-    import pyromq.spark.session.sessions
-    import pyromq.spark.session.views  # noqa: F401
+    import pyromq.spark.sessions.descriptions
+    import pyromq.spark.sessions.diagnosis
+    import pyromq.spark.sessions.session
+    import pyromq.spark.sessions.views  # noqa: F401
 
     for name in mq.__all__:
         assert callable(getattr(mq, name))
@@ -265,7 +265,7 @@ def test_keys_in_the_environment_are_found_where_they_are_used(session, topics, 
 
 
 def test_what_is_missing_is_said_in_a_sentence(monkeypatch):
-    from pyromq.spark.session.sessions import check_requirements
+    from pyromq.spark.sessions.session import check_requirements
 
     check_requirements()
     monkeypatch.setenv("JAVA_HOME", "/nowhere")

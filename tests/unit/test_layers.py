@@ -172,3 +172,14 @@ def test_the_names_of_the_client_are_found_at_the_top():
     assert {*pyromq.__all__} <= {*dir(pyromq)}
     with pytest.raises(AttributeError, match="no attribute 'Prodcer'"):
         _ = pyromq.Prodcer
+
+
+def test_no_module_hides_what_its_package_offers():
+    """Importing `pyromq.spark.session` as a module would replace the function of that name for good."""
+    for init in SOURCE.rglob("__init__.py"):
+        names = {path.stem for path in init.parent.iterdir() if path.suffix == ".py" or path.is_dir()}
+        tree = ast.parse(init.read_text(encoding="utf-8"))
+        offered = {
+            node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        }
+        assert not names & offered, f"{init.parent.name}: {names & offered}"

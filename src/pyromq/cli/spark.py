@@ -16,7 +16,7 @@ import typer
 import pyromq.spark as mq
 from pyromq import __version__
 from pyromq.errors import ConfigError, PyroMQError
-from pyromq.spark.session.programs import named, our_words, run_python, run_sql, wait_for_queries
+from pyromq.spark.sessions.programs import named, our_words, run_python, run_sql, wait_for_queries
 
 from .servers import serving
 

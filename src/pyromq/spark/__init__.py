@@ -20,8 +20,8 @@ if _TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from .session.descriptions import TopicDescription
-    from .session.diagnosis import Diagnosis
+    from .sessions.descriptions import TopicDescription
+    from .sessions.diagnosis import Diagnosis
     from .source.lag_listener import BatchProgress
     from .source.lag_listener import LagListener as _LagListener
 
@@ -43,7 +43,7 @@ def session(
     helpers below ask `namesrv` when they are given no other. Spark's log shows errors alone unless `verbose`. Raises
     ConfigError if pyspark or Java is missing, if nobody listens at `remote`, or if the Python there lacks this package.
     """
-    from .session.sessions import session as made
+    from .sessions.session import session as made
 
     return made(namesrv, master=master, remote=remote, app=app, conf=conf, verbose=verbose)
 
@@ -55,7 +55,7 @@ def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = 
     (pyarrow, numpy, msgspec, lz4, zstandard) must be there. Streams are planned on the driver, which must have it. With
     Spark Connect that is the server: ConfigError if it lacks the package and was not sent it.
     """
-    from .session.sessions import enable as enabled
+    from .sessions.session import enable as enabled
 
     enabled(spark, namesrv=namesrv, by_value=by_value)
 
@@ -65,14 +65,14 @@ def read(spark: SparkSession, topic: str, namesrv: str | None = None, **options:
 
     `options` are those of the format `rocketmq`; `parallelism` is that of the session unless it is given.
     """
-    from .session.views import read as frame
+    from .sessions.views import read as frame
 
     return frame(spark, topic, namesrv, **options)
 
 
 def stream(spark: SparkSession, topic: str, namesrv: str | None = None, **options: object) -> DataFrame:
     """A topic as a stream, from its end unless `startingOffsets` says otherwise."""
-    from .session.views import stream as frame
+    from .sessions.views import stream as frame
 
     return frame(spark, topic, namesrv, **options)
 
@@ -87,7 +87,7 @@ def register_topics(
     need backticks. `options` are those of the format `rocketmq`, for all of them; secrets are refused, since a view
     shows its options.
     """
-    from .session.views import register_topics as registered
+    from .sessions.views import register_topics as registered
 
     return registered(spark, namesrv, pattern=pattern, **options)
 
@@ -98,7 +98,7 @@ def describe(where: SparkSession | str, topic: str, **options: object) -> TopicD
     `where` is the address of a name server, or a session; then `topic` may be the name of a view or table, whose
     options are shown too, which Spark itself never does.
     """
-    from .session.descriptions import describe as described
+    from .sessions.descriptions import describe as described
 
     return described(where, topic, **options)
 
@@ -109,7 +109,7 @@ def doctor(spark: SparkSession, namesrv: str | None = None, **options: object) -
     `is_well` says whether `problems` is empty. An executor without our package is no error but one of the problems.
     With Spark Connect the server is looked at too, and asks for the brokers.
     """
-    from .session.diagnosis import doctor as looked
+    from .sessions.diagnosis import doctor as looked
 
     return looked(spark, namesrv, **options)
 

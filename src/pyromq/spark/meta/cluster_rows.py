@@ -13,8 +13,8 @@ from pyromq.errors import PyroMQError
 from .. import options as known
 from ..blocking_client import Link
 from ..option_values import declared
-from ..session.connect import is_connect, lacking
-from ..session.programs import our_words
+from ..sessions.connect import is_connect, lacking
+from ..sessions.programs import our_words
 from .rows import MetaRows
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.spark.session.sql_text import statements
+from pyromq.spark.sessions.sql_text import statements
 
 
 def cut(text):

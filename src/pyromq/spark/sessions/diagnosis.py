@@ -19,7 +19,7 @@ from ..meta.cluster_rows import rows_of
 from ..options import ConnectionOptions, parse
 from .connect import is_connect
 from .executors import TasksFailed, visit_executors, visit_server
-from .sessions import namesrv_of
+from .session import namesrv_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

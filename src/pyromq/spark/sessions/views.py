@@ -11,7 +11,7 @@ from pyromq.errors import ConfigError
 from ..meta.cluster_rows import user_topics
 from ..option_values import declared
 from ..options import ConnectionOptions
-from .sessions import namesrv_of
+from .session import namesrv_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from pyromq.errors import ConfigError, StateError
 from .. import options as known
 from ..meta.cluster_rows import rows_of
 from ..schema import metadata_of
-from .sessions import namesrv_of
+from .session import namesrv_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyromq import __version__
-from pyromq.spark.session.diagnosis import MODULES, Diagnosis, Place
-from pyromq.spark.session.executors import why
+from pyromq.spark.sessions.diagnosis import MODULES, Diagnosis, Place
+from pyromq.spark.sessions.executors import why
 
 GOOD: dict[str, str | None] = {"pyromq": __version__, "pyarrow": "26.0.1", "numpy": "2.4.6", "msgspec": "0.22.0"}
 

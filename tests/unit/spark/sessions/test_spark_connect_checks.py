@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from pyromq.errors import ConfigError
-from pyromq.spark.session.connect import check_reachable, lacking
-from pyromq.spark.session.sessions import check_requirements
+from pyromq.spark.sessions.connect import check_reachable, lacking
+from pyromq.spark.sessions.session import check_requirements
 
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 
