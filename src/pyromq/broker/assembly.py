@@ -197,7 +197,7 @@ class Parts:
             **topics.table(),
             **groups.table(),
             **ConsumptionProcessors(tables, context.address).table(),
-            **SettingsProcessors(live, clock, self._settings_settled, self._settings_changed).table(),
+            **SettingsProcessors(live, clock, self._settings_file.save, self._settings_changed).table(),
             **FigureProcessors(info, stats, delay_offsets).table(),
             **ProgressProcessors(context, tables, Progress(context, tables)).table(),
             **CleaningProcessors(store, tables.topics, self._delete_queues).table(),
@@ -337,13 +337,11 @@ class Parts:
         )
         self._appends.put(self._store.queue(OFFSET_MOVED, 0), (record,), lambda results: None, wait=False)
 
-    def _settings_changed(self, keys: list[str]) -> None:
+    async def _settings_changed(self, keys: list[str]) -> None:
         self._store.reconfigure(self._live.settings[StoreConfig])
         self.tables.topics.apply_settings()
         if "brokerPermission" in keys:
             self.tables.topics.touch()
         if "namesrvAddr" in keys:
             self.registration.refresh_soon()
-
-    async def _settings_settled(self, text: bytes) -> None:
-        await asyncio.gather(self._settings_file.save(text), self.registration.settle())
+        await self.registration.settle()

@@ -21,7 +21,7 @@ from pyromq.remoting.log_levels import KEY as LOG_LEVEL
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels, with_levels_of
 from pyromq.remoting.tls import with_tls_file
 from pyromq.settings import Assignment, Settings, Update, computed, option
-from pyromq.settings.live import changed_by_request
+from pyromq.settings.live import changed_by_request, log_change
 from pyromq.store.config import StoreConfig
 from pyromq.store.tags import parse_delay_levels
 
@@ -529,14 +529,11 @@ class LiveConfig:
         self.settings = with_levels_of(Path(self.config.config_path), self.settings)
         apply_log_levels(self.settings[LogConfig], before)
 
-    def update(self, text: bytes, peer: str, now: int) -> Update | None:
-        """Apply a properties text (UPDATE_BROKER_CONFIG): all of it, or a BrokerError and none of it.
-
-        None if it assigns nothing. `now` is epoch milliseconds, for the version of the settings.
-        """
+    def planned(self, text: bytes, peer: str) -> Update | None:
+        """What a properties text (UPDATE_BROKER_CONFIG) would change. BrokerError if it may not; None for nothing."""
         if b"=" not in text:
             return None
-        update = changed_by_request(
+        return changed_by_request(
             self.settings,
             text,
             peer,
@@ -544,9 +541,12 @@ class LiveConfig:
             check=check_settings,
             file=self.config.config_path,
         )
+
+    def apply(self, update: Update, peer: str, now: int) -> None:
+        """Let a planned change, the first since it was planned, take effect. `now` is epoch milliseconds."""
         if any(key.startswith(LOG_LEVEL) for key in update.changed):
             apply_log_levels(update.settings[LogConfig], self.settings[LogConfig])
         self.settings = update.settings
         self.config = update.settings[BrokerConfig]
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now)
-        return update
+        log_change(update, peer)

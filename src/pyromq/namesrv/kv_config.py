@@ -38,6 +38,16 @@ class KVConfig:
     def delete(self, namespace: str, key: str) -> None:
         self._namespaces.get(namespace, {}).pop(key, None)
 
+    def copy(self) -> KVConfig:
+        """Another table with the same content."""
+        copy = KVConfig()
+        copy._namespaces = {namespace: dict(keys) for namespace, keys in self._namespaces.items()}
+        return copy
+
+    def take(self, other: KVConfig) -> None:
+        """Become what `other` is."""
+        self._namespaces = other._namespaces
+
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
         """All keys of a namespace, or None when it was never used."""
         return self._namespaces.get(namespace)

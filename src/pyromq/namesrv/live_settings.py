@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.remoting.log_levels import KEY as LOG_LEVEL
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels, with_levels_of
-from pyromq.settings.live import changed_by_request
+from pyromq.settings.live import changed_by_request, log_change
 
 from .config import NamesrvConfig, check_settings
 
@@ -30,9 +30,9 @@ class LiveSettings:
         self.settings = with_levels_of(Path(self.config.config_store_path), self.settings)
         apply_log_levels(self.settings[LogConfig], before)
 
-    def update(self, text: bytes, peer: str) -> Update:
-        """Apply a properties text: all of it, or a BrokerError and none of it."""
-        update = changed_by_request(
+    def planned(self, text: bytes, peer: str) -> Update:
+        """What a properties text would change: all of it, or a BrokerError and none of it."""
+        return changed_by_request(
             self.settings,
             text,
             peer,
@@ -40,8 +40,11 @@ class LiveSettings:
             check=check_settings,
             file=self.config.config_store_path,
         )
+
+    def apply(self, update: Update, peer: str) -> None:
+        """Let a planned change, the first since it was planned, take effect."""
         if any(key.startswith(LOG_LEVEL) for key in update.changed):
             apply_log_levels(update.settings[LogConfig], self.settings[LogConfig])
         self.settings = update.settings
         self.config = update.settings[NamesrvConfig]
-        return update
+        log_change(update, peer)

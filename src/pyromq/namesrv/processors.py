@@ -6,6 +6,7 @@ config decide, and makes the reply; an error it raises becomes the answer (docs/
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -221,12 +222,16 @@ class TopicProcessors:
 
 
 class KVConfigProcessors:
-    """KV config. A change is in its file before the answer goes out; `changed` is called at once."""
+    """KV config. A change is in its file before it takes effect and `changed` is called.
+
+    One that cannot be saved is refused.
+    """
 
     def __init__(self, config: KVConfig, file: SavedFile, changed: Callable[[], None]) -> None:
         self._config = config
         self._file = file
         self._changed = changed
+        self._turn = asyncio.Lock()
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -242,10 +247,10 @@ class KVConfigProcessors:
         with suppress(MissingField):
             value = header.value
         try:
-            self._config.put(header.namespace, header.key, value)
+            namespace, key = header.namespace, header.key
         except MissingField:
             raise ServerError("namespace or key is null") from None
-        await self._save()
+        await self._change(lambda config: config.put(namespace, key, value))
         logger.info("KV config set by %s namespace=%s key=%s", connection.peer, header.namespace, header.key)
         return request.reply()
 
@@ -259,8 +264,8 @@ class KVConfigProcessors:
 
     async def delete(self, connection: Connection, request: Command) -> Command:
         header = request.header(GetKVConfig)
-        self._config.delete(header.namespace, header.key)
-        await self._save()
+        namespace, key = header.namespace, header.key
+        await self._change(lambda config: config.delete(namespace, key))
         logger.info("KV config deleted by %s namespace=%s key=%s", connection.peer, header.namespace, header.key)
         return request.reply()
 
@@ -271,18 +276,24 @@ class KVConfigProcessors:
             raise QueryNotFound(f"No config item, Namespace: {namespace}")
         return request.reply(body=KVTable(table=dict(keys)).encode())
 
-    async def _save(self) -> None:
-        self._changed()
-        await self._file.save(self._config.encode())
+    async def _change(self, change: Callable[[KVConfig], None]) -> None:
+        """Make a change, one after the other. NotSaved leaves everything as it was."""
+        async with self._turn:
+            changed = self._config.copy()
+            change(changed)
+            await self._file.save(changed.encode())
+            self._config.take(changed)
+            self._changed()
 
 
 class SettingsProcessors:
-    """The server's own settings. A change is in the properties file before the answer goes out."""
+    """The server's own settings. A change is in the properties file before it takes effect, or it is refused."""
 
     def __init__(self, settings: LiveSettings, file: SavedFile, changed: Callable[[], None]) -> None:
         self._settings = settings
         self._file = file
         self._changed = changed
+        self._turn = asyncio.Lock()
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -293,9 +304,11 @@ class SettingsProcessors:
     async def update(self, connection: Connection, request: Command) -> Command:
         if request.body is None:
             return request.reply()
-        update = self._settings.update(request.body_bytes, connection.peer)
-        self._changed()
-        await self._file.save(dump(self._settings.settings.items()).encode())
+        async with self._turn:
+            update = self._settings.planned(request.body_bytes, connection.peer)
+            await self._file.save(dump(update.settings.items()).encode())
+            self._settings.apply(update, connection.peer)
+            self._changed()
         return request.reply(remark=remark_on(update))
 
     def get(self, connection: Connection, request: Command) -> Command:

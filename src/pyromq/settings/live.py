@@ -32,7 +32,7 @@ def changed_by_request(
     check: Callable[[Settings], None],
     file: str,
 ) -> Update:
-    """What a properties text makes of `settings`: all of it, or a BrokerError and none of it.
+    """What a properties text would make of `settings`: all of it, or a BrokerError and none of it.
 
     `check` is what a start does: ConfigError for settings that no server can have. `file` is where a start reads them.
     """
@@ -56,11 +56,11 @@ def changed_by_request(
     if update.at_restart:
         keys = ", ".join(update.at_restart)
         raise ServerError(f"{keys} cannot be changed while the server runs; set it in {file} and restart")
-    _log(update, peer)
     return update
 
 
-def _log(update: Update, peer: str) -> None:
+def log_change(update: Update, peer: str) -> None:
+    """Say what changed, once it has."""
     for key in update.changed:
         if key in update.without_effect:
             logger.warning("%s; %s has set it all the same", update.settings.why_no_effect(key), peer)

@@ -7,6 +7,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from pyromq.errors import NotSaved
+
 from .files import replace_file
 
 if TYPE_CHECKING:
@@ -25,11 +27,7 @@ class SavedFile:
         self._writing = threading.Lock()
 
     async def save(self, content: bytes) -> None:
-        """Returns once the content survives a power failure.
-
-        A write that fails is logged and not raised: what an admin asked for is in effect, and a full disk must
-        not make the answer say otherwise.
-        """
+        """Return once the content survives a power failure. NotSaved leaves the file as it was."""
         self._given += 1
         await asyncio.to_thread(self._write, self._given, content)
 
@@ -37,8 +35,9 @@ class SavedFile:
         with self._writing:
             if number < self._written:
                 return
-            self._written = number
             try:
                 replace_file(self.path, content)
             except OSError as exc:
-                logger.error("%s not written: %s; the change is kept in memory only", self.path, exc.strerror)
+                logger.error("%s not written: %s", self.path, exc.strerror)
+                raise NotSaved(self.path.name, exc) from exc
+            self._written = number

@@ -259,6 +259,16 @@ async def test_on_a_full_disk_a_new_group_is_refused_and_taken_back(folder):
         assert (await client.call(200, body=body)).code == 0
 
 
+async def test_a_setting_that_cannot_be_saved_stays_as_it_was(folder, tmp_path):
+    (tmp_path / "broker.conf.tmp").mkdir()  # in the way
+    async with running(folder, f"brokerConfigPath={tmp_path}/broker.conf") as scene:
+        client = await scene.connect()
+        reply = await client.configure("regionId=elsewhere")
+        assert reply.code == 1
+        assert "broker.conf could not be written: Is a directory; nothing was changed" in reply.remark
+        assert (await client.sent()).ext["MSG_REGION"] == "DefaultRegion"
+
+
 # fsync
 
 

@@ -216,12 +216,13 @@ class TestService:
             assert (await secret.call(105, {"topic": "T"})).code == 17
             await secret.close()
 
-    async def test_a_failed_write_of_kv_config_keeps_it_in_memory(self, start, tmp_path):
+    async def test_a_kv_config_that_cannot_be_saved_is_refused_and_changes_nothing(self, start, tmp_path):
         async with start() as scenes:
             (tmp_path / "kvConfig.json.tmp").mkdir()
-            assert (await scenes.call(100, {"namespace": "ns", "key": "k", "value": "v"})).code == 0
-            assert (await scenes.call(101, {"namespace": "ns", "key": "k"})).ext == {"value": "v"}
-            assert not (tmp_path / "kvConfig.json").exists()
+            reply = await scenes.call(100, {"namespace": "ns", "key": "k", "value": "v"})
+            assert reply.code == 1
+            assert "kvConfig.json could not be written: Is a directory; nothing was changed" in reply.remark
+            assert (await scenes.call(101, {"namespace": "ns", "key": "k"})).code == 22
 
 
 class TestLife:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.settings_kit import change as changed
 
 from pyromq.broker.config import (
     BrokerConfig,
@@ -162,7 +163,7 @@ def live(*sets):
 
 def test_a_change_is_seen_by_everyone_who_looks_again():
     settings = live()
-    update = settings.update(b"brokerPermission=4\nflushConsumerOffsetInterval=7000", "peer", now=5)
+    update = changed(settings, b"brokerPermission=4\nflushConsumerOffsetInterval=7000", now=5)
     assert update is not None
     assert update.changed == ["brokerPermission", "flushConsumerOffsetInterval"]
     assert settings.config.broker_permission == 4
@@ -171,7 +172,7 @@ def test_a_change_is_seen_by_everyone_who_looks_again():
 
 def test_settings_of_the_store_change_with_the_others():
     settings = live()
-    settings.update(b"maxMessageSize=1024", "peer", now=5)
+    changed(settings, b"maxMessageSize=1024", now=5)
     assert settings.settings[StoreConfig].max_message_size == 1024
 
 
@@ -179,7 +180,7 @@ def test_settings_of_the_store_change_with_the_others():
 def test_a_key_of_the_black_list_changes_nothing_at_all(key):
     settings = live("configBlackList=mine")
     with pytest.raises(NoPermission, match="Can not update config in black list"):
-        settings.update(f"brokerPermission=4\n{key}=x".encode(), "peer", now=5)
+        changed(settings, f"brokerPermission=4\n{key}=x".encode(), now=5)
     assert settings.config.broker_permission == 6
     assert settings.version.counter == 0
 
@@ -187,15 +188,15 @@ def test_a_key_of_the_black_list_changes_nothing_at_all(key):
 def test_the_black_list_cannot_be_emptied_first():
     settings = live("configBlackList=regionId")
     with pytest.raises(NoPermission):
-        settings.update(b"configBlackList=", "peer", now=1)
+        changed(settings, b"configBlackList=", now=1)
     with pytest.raises(NoPermission):
-        settings.update(b"regionId=x", "peer", now=1)
+        changed(settings, b"regionId=x", now=1)
 
 
 @pytest.mark.parametrize("text", [b"", b"brokerName", b"# nothing\n"])
 def test_a_text_without_an_assignment_changes_nothing(text):
     settings = live("brokerName=b")
-    assert settings.update(text, "peer", now=1) is None
+    assert changed(settings, text, now=1) is None
     assert settings.config.broker_name == "b"
     assert settings.version.counter == 0
 
@@ -203,15 +204,15 @@ def test_a_text_without_an_assignment_changes_nothing(text):
 def test_what_is_no_properties_text_or_no_value_is_refused_whole():
     settings = live()
     with pytest.raises(ServerError, match="string2Properties error"):
-        settings.update(b"a=\\u12", "peer", now=1)
+        changed(settings, b"a=\\u12", now=1)
     with pytest.raises(ServerError, match="brokerPermission must be a whole number"):
-        settings.update(b"regionId=x\nbrokerPermission=all", "peer", now=1)
+        changed(settings, b"regionId=x\nbrokerPermission=all", now=1)
     assert settings.config.region_id == "DefaultRegion"
 
 
 def test_an_unknown_key_is_dropped():
     settings = live()
-    update = settings.update(b"nobodyKnows=1", "peer", now=1)
+    update = changed(settings, b"nobodyKnows=1", now=1)
     assert update is not None
     assert (update.changed, update.ignored) == ([], ["nobodyKnows"])
     assert settings.settings.unknown == {}
@@ -233,7 +234,7 @@ def test_what_counts_at_a_start_only_is_changed_in_the_file(change):
     settings = live("brokerConfigPath=/etc/broker.conf")
     key = change.partition("=")[0]
     with pytest.raises(ServerError, match=rf"{key} cannot be changed .* set it in /etc/broker.conf and restart"):
-        settings.update(f"brokerPermission=4\n{change}".encode(), "peer", now=1)
+        changed(settings, f"brokerPermission=4\n{change}".encode(), now=1)
     assert settings.config.broker_permission == 6
     assert settings.version.counter == 0
 
@@ -241,12 +242,12 @@ def test_what_counts_at_a_start_only_is_changed_in_the_file(change):
 def test_a_new_root_is_not_called_wrong_for_the_places_that_were_in_the_old_one():
     settings = live("storePathRootDir=/s", "storePathIndex=/s/index")
     with pytest.raises(ServerError, match="storePathRootDir cannot be changed while the server runs"):
-        settings.update(b"storePathRootDir=/elsewhere", "peer", now=1)
+        changed(settings, b"storePathRootDir=/elsewhere", now=1)
 
 
 def test_a_value_that_is_there_already_may_be_sent_again():
     settings = live("listenPort=1234")
-    settings.update(b"listenPort=1234\nbrokerPermission=4", "peer", now=1)
+    changed(settings, b"listenPort=1234\nbrokerPermission=4", now=1)
     assert settings.config.broker_permission == 4
 
 
@@ -262,7 +263,7 @@ def test_a_value_that_is_there_already_may_be_sent_again():
 def test_no_value_is_taken_that_the_next_start_refuses(change, reason):
     settings = live()
     with pytest.raises(ServerError, match=reason):
-        settings.update(change.encode(), "peer", now=1)
+        changed(settings, change.encode(), now=1)
     check_settings(settings.settings)
 
 

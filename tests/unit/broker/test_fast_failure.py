@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from tests.unit.settings_kit import change
 
 from pyromq.broker.config import BrokerConfig, LiveConfig, load_settings
 from pyromq.broker.fast_failure import TICK, FastFailure, limits
@@ -88,7 +89,7 @@ def test_once_the_loop_is_on_time_again_nothing_is_refused(watch, clock):
 def test_limits_count_from_the_tick_after_they_changed(watch, clock):
     failure = watch("waitTimeMillsInSendQueue=20", "waitTimeMillsInPullQueue=50")
     assert late(failure, clock, 30) == (True, SENDS)
-    failure._live.update(b"waitTimeMillsInSendQueue=1000", "peer", now=1)
+    change(failure._live, b"waitTimeMillsInSendQueue=1000", now=1)
     failure.tick()
     assert late(failure, clock, 60) == (True, PULLS)
 

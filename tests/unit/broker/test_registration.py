@@ -6,6 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
+from tests.unit.settings_kit import change
 
 from pyromq.broker import registration as module
 from pyromq.broker.config import BrokerConfig, LiveConfig
@@ -337,7 +338,7 @@ async def test_the_broker_permits_no_more_than_its_topics_and_topics_no_more_tha
     async with name_server() as server, telling(server.address) as teller:
         teller.topics.update(TopicConfig(topic_name="for writers", perm=2))
         await teller.routed(server.address, "for writers")
-        teller.live.update(b"brokerPermission=4", "test", now=1)
+        change(teller.live, b"brokerPermission=4", "test", now=1)
         teller.topics.touch()
         await teller.registration.register()
         assert (await teller.route(server.address, "TBW102"))["broker-a"].perm == 4
@@ -445,7 +446,7 @@ async def test_a_broker_that_leaves_is_gone_at_once_whatever_the_others_do(name_
 
 async def test_a_name_server_joins_the_list_and_another_leaves_it(name_server):
     async with name_server() as first, name_server() as second, telling(first.address) as teller:
-        teller.live.update(f"namesrvAddr={second.address}".encode(), "test", now=1)
+        change(teller.live, f"namesrvAddr={second.address}".encode(), "test", now=1)
         teller.registration.refresh_soon()
         await teller.routed(second.address, "TBW102")
         await teller.forgotten(first.address, "TBW102")
@@ -456,7 +457,7 @@ async def test_a_list_that_is_none_leaves_the_name_servers_as_they_were(recorder
     _, address = await recorder()
     async with telling(address) as teller:
         with pytest.raises(ServerError, match="is not an address"):
-            teller.live.update(b"namesrvAddr=nonsense", "test", now=1)
+            change(teller.live, b"namesrvAddr=nonsense", "test", now=1)
         await teller.registration.refresh()
         assert teller.registration.name_servers == (address,)
 

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, NotSaved
 from pyromq.namesrv.kv_config import KVConfig, load_kv_config
 from pyromq.settings.saved_file import SavedFile
 
@@ -117,8 +117,8 @@ def test_a_thread_that_comes_late_does_not_bring_old_content_back(tmp_path):
     assert file.path.read_bytes() == b"new"
 
 
-async def test_a_failed_write_is_logged_and_not_raised(tmp_path, caplog):
+async def test_a_failed_write_is_logged_and_raised(tmp_path, caplog):
     (tmp_path / "file").write_text("in the way")
-    with caplog.at_level(logging.ERROR):
+    with caplog.at_level(logging.ERROR), pytest.raises(NotSaved, match=r"kv\.json could not be written"):
         await SavedFile(tmp_path / "file" / "kv.json").save(b"lost")
     assert "kv.json not written" in caplog.text

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.unit.settings_kit import change as changed
 
 from pyromq.errors import BrokerError, MissingField, ServerError, TopicNotFound
 from pyromq.namesrv import load_settings
@@ -106,7 +107,7 @@ def test_changes_of_kv_config_and_settings_are_seen_after_forget():
     world.kv_config.put("ORDER_TOPIC_CONFIG", "T", "b:4")
     world.answers.forget()
     assert route(world).order_topic_conf is None
-    world.settings.update(b"orderMessageEnable=true", "admin")
+    changed(world.settings, b"orderMessageEnable=true", "admin")
     world.answers.forget()
     assert route(world).order_topic_conf == "b:4"
 

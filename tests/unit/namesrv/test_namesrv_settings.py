@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.settings_kit import change as changed
 
 from pyromq.errors import ConfigError, NoPermission, ServerError
 from pyromq.namesrv import NamesrvConfig, check_folders, check_settings, load_settings
@@ -71,7 +72,7 @@ def test_four_keys_are_always_black_listed():
 
 def test_a_change_at_run_time_is_seen_by_the_next_look():
     live = LiveSettings(load_settings())
-    live.update(b"# a comment\norderMessageEnable = true\nstranger=1\nlistenPort=9876\n", "admin")
+    changed(live, b"# a comment\norderMessageEnable = true\nstranger=1\nlistenPort=9876\n", "admin")
     assert live.config.order_message_enable
     assert live.settings.value("stranger") is None
     assert live.settings.origin("orderMessageEnable") == "request from admin"
@@ -81,19 +82,19 @@ def test_a_change_at_run_time_is_seen_by_the_next_look():
 def test_a_black_listed_key_refuses_the_whole_change(key):
     live = LiveSettings(load_settings(sets=["configBlackList=bindAddress"]))
     with pytest.raises(NoPermission, match=r"Can not update config in black list\."):
-        live.update(f"orderMessageEnable=true\n{key}=/x".encode(), "admin")
+        changed(live, f"orderMessageEnable=true\n{key}=/x".encode(), "admin")
     assert not live.config.order_message_enable
 
 
 def test_a_text_that_is_not_properties_is_refused():
     with pytest.raises(ServerError, match="string2Properties error"):
-        LiveSettings(load_settings()).update(rb"orderMessageEnable=\uXXXX", "admin")
+        changed(LiveSettings(load_settings()), rb"orderMessageEnable=\uXXXX", "admin")
 
 
 def test_a_malformed_value_refuses_the_whole_change():
     live = LiveSettings(load_settings())
     with pytest.raises(ServerError, match="waitSecondsForService must be a whole number, not 'long'"):
-        live.update(b"orderMessageEnable=true\nwaitSecondsForService=long", "admin")
+        changed(live, b"orderMessageEnable=true\nwaitSecondsForService=long", "admin")
     assert not live.config.order_message_enable
 
 
@@ -102,7 +103,7 @@ def test_what_counts_at_a_start_only_is_changed_in_the_file(change):
     live = LiveSettings(load_settings(sets=["configStorePath=/etc/namesrv.properties"]))
     key = change.partition("=")[0]
     with pytest.raises(ServerError, match=rf"{key} cannot be changed .* set it in /etc/namesrv.properties and restart"):
-        live.update(f"orderMessageEnable=true\n{change}".encode(), "admin")
+        changed(live, f"orderMessageEnable=true\n{change}".encode(), "admin")
     assert not live.config.order_message_enable
 
 
@@ -110,11 +111,11 @@ def test_a_value_that_stops_the_start_is_refused_at_run_time():
     with pytest.raises(ConfigError, match=r"productNamesrvAddr: .* is not an address"):
         check_settings(load_settings(sets=["productNamesrvAddr=nowhere"]))
     with pytest.raises(ServerError, match=r"productNamesrvAddr: .* is not an address"):
-        LiveSettings(load_settings()).update(b"productNamesrvAddr=nowhere", "admin")
+        changed(LiveSettings(load_settings()), b"productNamesrvAddr=nowhere", "admin")
 
 
 def test_a_change_without_effect_says_so(caplog):
-    update = LiveSettings(load_settings()).update(b"serverWorkerThreads=16", "admin")
+    update = changed(LiveSettings(load_settings()), b"serverWorkerThreads=16", "admin")
     said = "serverWorkerThreads has no effect: there are no thread pools"
     assert said in (remark_on(update) or "")
     assert said in caplog.text

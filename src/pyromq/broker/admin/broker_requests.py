@@ -49,9 +49,9 @@ _WITHOUT_ENTRY = frozenset({SCHEDULE_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS
 
 
 class SettingsProcessors:
-    """The broker's settings. A change is in its file before the answer goes out.
+    """The broker's settings. A change is in its file before it takes effect; if it cannot be saved, nothing changes.
 
-    `changed` is told the keys with a new value at once, `save` receives the text of the file.
+    `save` receives the text of the file, `changed` the keys with a new value, and returns when that was told.
     """
 
     def __init__(
@@ -59,12 +59,14 @@ class SettingsProcessors:
         live: LiveConfig,
         clock: Callable[[], int],
         save: Callable[[bytes], Awaitable[None]],
-        changed: Callable[[list[str]], None],
+        changed: Callable[[list[str]], Awaitable[None]],
     ) -> None:
         self._live = live
         self._clock = clock
         self._save = save
         self._changed = changed
+        # One change after the other: each is planned on top of the one before.
+        self._turn = asyncio.Lock()
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -73,11 +75,13 @@ class SettingsProcessors:
         }
 
     async def update(self, connection: Connection, request: Command) -> Command:
-        update = self._live.update(request.body_bytes, connection.peer, self._clock())
-        if update is None:
-            return request.reply()
-        self._changed(update.changed)
-        await self._save(dump(self._live.settings.items()).encode())
+        async with self._turn:
+            update = self._live.planned(request.body_bytes, connection.peer)
+            if update is None:
+                return request.reply()
+            await self._save(dump(update.settings.items()).encode())
+            self._live.apply(update, connection.peer, self._clock())
+            await self._changed(update.changed)
         return request.reply(remark=remark_on(update))
 
     def get(self, connection: Connection, request: Command) -> Command:

@@ -138,7 +138,10 @@ def configure(saved, now):
     """The two requests, on settings that are loaded from `file`."""
 
     def configure(live, changed=lambda keys: None):
-        table: dict[int, Any] = SettingsProcessors(live, now, saved.save, changed).table()
+        async def tell(keys):
+            changed(keys)
+
+        table: dict[int, Any] = SettingsProcessors(live, now, saved.save, tell).table()
 
         async def update(text):
             return await table[RequestCode.UPDATE_BROKER_CONFIG](
@@ -184,7 +187,10 @@ async def test_what_was_saved_is_there_after_a_restart(tmp_path, now):
     async def save(text):
         await asyncio.to_thread(replace_file, file, text)
 
-    processors = SettingsProcessors(LiveConfig(load_settings(file)), now, save, lambda keys: None)
+    async def tell(keys):
+        pass
+
+    processors = SettingsProcessors(LiveConfig(load_settings(file)), now, save, tell)
     await processors.update(PEER, Command.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=10"))
     again = load_settings(file)
     assert again[StoreConfig].reserved_hours == 10

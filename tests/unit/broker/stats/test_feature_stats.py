@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.broker.message_kit import Parts, Peer, pull_request, request
+from tests.unit.settings_kit import change
 
 from pyromq.broker.timers.schedule import CONSUMER
 from pyromq.protocol.bodies.register import TopicConfig
@@ -107,7 +108,7 @@ async def test_what_could_not_be_stored_was_not_sent_back(parts):
 
 @pytest.mark.parametrize("detailed", [True, False])
 async def test_how_long_pulls_take_is_counted_by_queue_or_by_topic(parts, detailed):
-    parts.live.update(b"enableDetailStat=%s" % str(detailed).lower().encode(), "test", parts.now)
+    change(parts.live, b"enableDetailStat=%s" % str(detailed).lower().encode(), "test", now=parts.now)
     await parts.send(b"x")
     real = parts.store.get_runs
 
