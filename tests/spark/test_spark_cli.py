@@ -11,7 +11,7 @@ import pytest
 from tests.spark.messages import Topics, topics_in
 
 from pyromq.cli.main import NOUNS
-from pyromq.cli.spark import main
+from pyromq.cli.nouns.spark import main
 from pyromq.testing.cluster import running_cluster
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run(topics, capfd, tmp_path):
 
 
 def outside(*arguments: str, text: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
-    program = "import sys; from pyromq.cli.spark import main; sys.exit(main(sys.argv[1:]))"
+    program = "import sys; from pyromq.cli.nouns.spark import main; sys.exit(main(sys.argv[1:]))"
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
         input=text,
@@ -62,7 +62,7 @@ def outside(*arguments: str, text: str = "", **environ: str) -> subprocess.Compl
 
 
 def test_it_is_one_of_the_commands():
-    assert NOUNS["spark"].module == "pyromq.cli.spark"
+    assert NOUNS["spark"].module == "pyromq.cli.nouns.spark"
 
 
 def test_a_file_of_sql_is_printed_as_tables(run, topics):
@@ -167,7 +167,7 @@ def test_a_command_line_that_makes_no_sense_starts_no_spark(capfd, tmp_path: Pat
 
 
 def test_the_command_is_there_without_spark():
-    program = "import sys, pyromq.cli.spark; print({'pyspark', 'pyarrow', 'numpy'} & set(sys.modules))"
+    program = "import sys, pyromq.cli.nouns.spark; print({'pyspark', 'pyarrow', 'numpy'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"set()\n"
 
 

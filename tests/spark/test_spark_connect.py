@@ -13,7 +13,7 @@ from tests.spark.messages import Topics, bodies, topics_in, until
 from tests.spark.standalone import environment
 
 import pyromq.spark as mq
-from pyromq.cli.spark import main
+from pyromq.cli.nouns.spark import main
 from pyromq.errors import ConfigError, PyroMQError
 from pyromq.spark.sessions.programs import reason
 from pyromq.testing.cluster import running_cluster

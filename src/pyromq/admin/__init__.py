@@ -14,22 +14,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyromq.protocol.names import is_system_group
 
-    from .apply import Action, GroupWish, Step, TopicWish, Wishes, carry_out_step, parse_wishes, plan_wishes
     from .asking import Answers, fan_out, more_time, within
-    from .clusters import BrokerRow, cluster_table
-    from .dead_letters import (
-        DeadLetters,
-        Redriven,
-        dead_letter_list,
-        dead_letter_topic,
-        origin_id,
-        origin_topic,
-        redrive,
-    )
-    from .doctor import examine
-    from .doctor_rules import Finding, Health
-    from .kinds import TopicKind, topic_kind
-    from .lag import (
+    from .cluster.brokers import BrokerRow, cluster_table
+    from .cluster.doctor import examine
+    from .cluster.doctor_rules import Finding, Health
+    from .cluster.settings import ServerConfigs, cluster_configs
+    from .cluster.size import BrokerSize, ClusterSize, Load, cluster_size
+    from .groups.lag import (
         BrokerLag,
         GroupLag,
         GroupRow,
@@ -41,9 +32,7 @@ if TYPE_CHECKING:
         people_groups,
         with_clients,
     )
-    from .listing import Listing, Missing
-    from .live import LiveRow, Look, Pulse, look
-    from .members import (
+    from .groups.members import (
         ClientRow,
         InspectedClient,
         ProducerRow,
@@ -53,16 +42,29 @@ if TYPE_CHECKING:
         producer_list,
         subscription_mismatch,
     )
-    from .metadata import cluster_metadata
-    from .pace import Pace
+    from .groups.reset import Goal, Move, QueueMove, ResetPlan, apply_plan, reset_plan
+    from .groups.trouble import Backlog, Observation, Sign, StuckQueue, backlogs, observe, running_infos, stuck_queues
+    from .listing import Listing, Missing
+    from .live import LiveRow, Look, Pulse, look
+    from .manifest.apply import Action, GroupWish, Step, TopicWish, Wishes, carry_out_step, parse_wishes, plan_wishes
+    from .manifest.export import cluster_metadata
+    from .messages.dead_letters import (
+        DeadLetters,
+        Redriven,
+        dead_letter_list,
+        dead_letter_topic,
+        origin_id,
+        origin_topic,
+        redrive,
+    )
+    from .messages.pace import Pace
+    from .messages.ranges import Span, Spans, last_messages, parse_place, place_of, topic_spans
+    from .messages.reading import read_spans
+    from .messages.tail import Tail
+    from .messages.traces import TraceEvent, events, trace_of
+    from .names import TopicKind, topic_kind
     from .partial import partly
     from .places import brokers_in, brokers_of_group, brokers_of_topic
-    from .reading import read_spans
-    from .reset import Goal, Move, QueueMove, ResetPlan, apply_plan, reset_plan
-    from .server_configs import ServerConfigs, cluster_configs
-    from .sizing import BrokerSize, ClusterSize, Load, cluster_size
-    from .spans import Span, Spans, last_messages, parse_place, place_of, topic_spans
-    from .tail import Tail
     from .topics import (
         QueueStats,
         TopicDetail,
@@ -76,9 +78,7 @@ if TYPE_CHECKING:
         topic_settings,
         topic_stats,
     )
-    from .traces import TraceEvent, events, trace_of
     from .traffic import Traffic, stats_all
-    from .watching import Backlog, Observation, Sign, StuckQueue, backlogs, observe, running_infos, stuck_queues
 
 __all__ = [
     "Action",
@@ -185,106 +185,106 @@ __all__ = [
 ]
 
 _PLACES = {
-    "Action": ".apply",
+    "Action": ".manifest.apply",
     "Answers": ".asking",
-    "Backlog": ".watching",
-    "BrokerLag": ".lag",
-    "BrokerRow": ".clusters",
-    "BrokerSize": ".sizing",
-    "ClientRow": ".members",
-    "ClusterSize": ".sizing",
-    "DeadLetters": ".dead_letters",
-    "Finding": ".doctor_rules",
-    "Goal": ".reset",
-    "GroupLag": ".lag",
-    "GroupRow": ".lag",
-    "GroupWish": ".apply",
-    "GroupWithClients": ".lag",
-    "Health": ".doctor_rules",
-    "InspectedClient": ".members",
+    "Backlog": ".groups.trouble",
+    "BrokerLag": ".groups.lag",
+    "BrokerRow": ".cluster.brokers",
+    "BrokerSize": ".cluster.size",
+    "ClientRow": ".groups.members",
+    "ClusterSize": ".cluster.size",
+    "DeadLetters": ".messages.dead_letters",
+    "Finding": ".cluster.doctor_rules",
+    "Goal": ".groups.reset",
+    "GroupLag": ".groups.lag",
+    "GroupRow": ".groups.lag",
+    "GroupWish": ".manifest.apply",
+    "GroupWithClients": ".groups.lag",
+    "Health": ".cluster.doctor_rules",
+    "InspectedClient": ".groups.members",
     "Listing": ".listing",
     "LiveRow": ".live",
-    "Load": ".sizing",
+    "Load": ".cluster.size",
     "Look": ".live",
     "Missing": ".listing",
-    "Move": ".reset",
-    "Observation": ".watching",
-    "Pace": ".pace",
-    "ProducerRow": ".members",
+    "Move": ".groups.reset",
+    "Observation": ".groups.trouble",
+    "Pace": ".messages.pace",
+    "ProducerRow": ".groups.members",
     "Pulse": ".live",
-    "QueueLag": ".lag",
-    "QueueMove": ".reset",
+    "QueueLag": ".groups.lag",
+    "QueueMove": ".groups.reset",
     "QueueStats": ".topics",
-    "Redriven": ".dead_letters",
-    "ResetPlan": ".reset",
-    "ServerConfigs": ".server_configs",
-    "Sign": ".watching",
-    "Span": ".spans",
-    "Spans": ".spans",
-    "Step": ".apply",
-    "StuckQueue": ".watching",
-    "Tail": ".tail",
+    "Redriven": ".messages.dead_letters",
+    "ResetPlan": ".groups.reset",
+    "ServerConfigs": ".cluster.settings",
+    "Sign": ".groups.trouble",
+    "Span": ".messages.ranges",
+    "Spans": ".messages.ranges",
+    "Step": ".manifest.apply",
+    "StuckQueue": ".groups.trouble",
+    "Tail": ".messages.tail",
     "TopicDetail": ".topics",
-    "TopicKind": ".kinds",
+    "TopicKind": ".names",
     "TopicPlace": ".topics",
     "TopicRow": ".topics",
     "TopicSettings": ".topics",
-    "TopicWish": ".apply",
-    "TraceEvent": ".traces",
+    "TopicWish": ".manifest.apply",
+    "TraceEvent": ".messages.traces",
     "Traffic": ".traffic",
-    "Wishes": ".apply",
-    "apply_plan": ".reset",
-    "backlogs": ".watching",
-    "broker_lag": ".lag",
+    "Wishes": ".manifest.apply",
+    "apply_plan": ".groups.reset",
+    "backlogs": ".groups.trouble",
+    "broker_lag": ".groups.lag",
     "brokers_in": ".places",
     "brokers_of_group": ".places",
     "brokers_of_topic": ".places",
-    "carry_out_step": ".apply",
-    "client_row": ".members",
-    "cluster_configs": ".server_configs",
-    "cluster_metadata": ".metadata",
-    "cluster_size": ".sizing",
-    "cluster_table": ".clusters",
-    "dead_letter_list": ".dead_letters",
-    "dead_letter_topic": ".dead_letters",
-    "events": ".traces",
-    "examine": ".doctor",
+    "carry_out_step": ".manifest.apply",
+    "client_row": ".groups.members",
+    "cluster_configs": ".cluster.settings",
+    "cluster_metadata": ".manifest.export",
+    "cluster_size": ".cluster.size",
+    "cluster_table": ".cluster.brokers",
+    "dead_letter_list": ".messages.dead_letters",
+    "dead_letter_topic": ".messages.dead_letters",
+    "events": ".messages.traces",
+    "examine": ".cluster.doctor",
     "fan_out": ".asking",
-    "group_clients": ".members",
-    "group_inspect": ".members",
-    "group_lag": ".lag",
-    "group_list": ".lag",
+    "group_clients": ".groups.members",
+    "group_inspect": ".groups.members",
+    "group_lag": ".groups.lag",
+    "group_list": ".groups.lag",
     "is_system_group": "pyromq.protocol.names",
-    "last_messages": ".spans",
+    "last_messages": ".messages.ranges",
     "look": ".live",
     "more_time": ".asking",
-    "observe": ".watching",
-    "origin_id": ".dead_letters",
-    "origin_topic": ".dead_letters",
-    "parse_place": ".spans",
-    "parse_wishes": ".apply",
+    "observe": ".groups.trouble",
+    "origin_id": ".messages.dead_letters",
+    "origin_topic": ".messages.dead_letters",
+    "parse_place": ".messages.ranges",
+    "parse_wishes": ".manifest.apply",
     "partly": ".partial",
-    "people_groups": ".lag",
+    "people_groups": ".groups.lag",
     "perm_text": ".topics",
-    "place_of": ".spans",
-    "plan_wishes": ".apply",
-    "producer_list": ".members",
-    "read_spans": ".reading",
-    "redrive": ".dead_letters",
-    "reset_plan": ".reset",
-    "running_infos": ".watching",
+    "place_of": ".messages.ranges",
+    "plan_wishes": ".manifest.apply",
+    "producer_list": ".groups.members",
+    "read_spans": ".messages.reading",
+    "redrive": ".messages.dead_letters",
+    "reset_plan": ".groups.reset",
+    "running_infos": ".groups.trouble",
     "stats_all": ".traffic",
-    "stuck_queues": ".watching",
-    "subscription_mismatch": ".members",
+    "stuck_queues": ".groups.trouble",
+    "subscription_mismatch": ".groups.members",
     "topic_details": ".topics",
-    "topic_kind": ".kinds",
+    "topic_kind": ".names",
     "topic_list": ".topics",
     "topic_route": ".topics",
     "topic_settings": ".topics",
-    "topic_spans": ".spans",
+    "topic_spans": ".messages.ranges",
     "topic_stats": ".topics",
-    "trace_of": ".traces",
-    "with_clients": ".lag",
+    "trace_of": ".messages.traces",
+    "with_clients": ".groups.lag",
     "within": ".asking",
 }
 

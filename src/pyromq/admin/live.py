@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyromq.protocol.names import is_system_group
 
 from .asking import fan_out
-from .kinds import TopicKind, topic_kind
+from .names import TopicKind, topic_kind
 from .places import brokers_in
 
 if TYPE_CHECKING:

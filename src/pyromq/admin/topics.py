@@ -11,8 +11,8 @@ from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.permissions import PERM_READ, PERM_WRITE
 
 from .asking import fan_out
-from .kinds import TopicKind, topic_kind
 from .listing import Listing, Missing
+from .names import TopicKind, topic_kind
 from .partial import partly
 from .places import MASTER, brokers_in
 

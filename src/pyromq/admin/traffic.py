@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyromq.errors import ServerError
 
 from .asking import fan_out
-from .kinds import TopicKind, topic_kind
 from .listing import Listing
+from .names import TopicKind, topic_kind
 from .places import brokers_in
 
 if TYPE_CHECKING:

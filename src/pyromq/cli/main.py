@@ -28,40 +28,44 @@ _WORD = "[a-z][a-z-]*"
 NOUNS = {
     "up": Noun("pyromq.cli.servers.up", "Run a name server and a broker in one process, with no configuration."),
     "broker": Noun(
-        "pyromq.cli.servers.broker", "Run a broker, or look at brokers that run.", _WORD, "pyromq.cli.broker_verbs"
+        "pyromq.cli.servers.broker", "Run a broker, or look at brokers that run.", _WORD, "pyromq.cli.nouns.broker"
     ),
     "namesrv": Noun(
-        "pyromq.cli.servers.namesrv", "Run a name server, or change those that run.", _WORD, "pyromq.cli.namesrv_verbs"
+        "pyromq.cli.servers.namesrv", "Run a name server, or change those that run.", _WORD, "pyromq.cli.nouns.namesrv"
     ),
-    "topic": Noun("pyromq.cli.topic", "Topics: what there is, where, how big; making and deleting them."),
-    "group": Noun("pyromq.cli.group", "Consumer groups: lag, members, settings, offsets."),
-    "message": Noun("pyromq.cli.message.message", "Messages: finding, reading, following, sending, exporting them."),
-    "dlq": Noun("pyromq.cli.dlq", "Dead letters: what groups failed at, and sending it once more."),
-    "trace": Noun("pyromq.cli.trace", "What clients did with a message, as they traced it."),
-    "queue": Noun("pyromq.cli.queue", "Consume queues, entry by entry."),
-    "producer": Noun("pyromq.cli.producer", "Producers that brokers know."),
-    "cluster": Noun("pyromq.cli.cluster", "Clusters and their brokers, with what they measure."),
+    "topic": Noun("pyromq.cli.nouns.topic", "Topics: what there is, where, how big; making and deleting them."),
+    "group": Noun("pyromq.cli.nouns.group", "Consumer groups: lag, members, settings, offsets."),
+    "message": Noun(
+        "pyromq.cli.nouns.message.message", "Messages: finding, reading, following, sending, exporting them."
+    ),
+    "dlq": Noun("pyromq.cli.nouns.dlq", "Dead letters: what groups failed at, and sending it once more."),
+    "trace": Noun("pyromq.cli.nouns.trace", "What clients did with a message, as they traced it."),
+    "queue": Noun("pyromq.cli.nouns.queue", "Consume queues, entry by entry."),
+    "producer": Noun("pyromq.cli.nouns.producer", "Producers that brokers know."),
+    "cluster": Noun("pyromq.cli.nouns.cluster", "Clusters and their brokers, with what they measure."),
     "check": Noun(
-        "pyromq.cli.store_check",
+        "pyromq.cli.nouns.store_check",
         "Look for damage in the files of a store; check lag, broker, disk against limits.",
         "lag|broker|disk",
-        "pyromq.cli.monitoring",
+        "pyromq.cli.nouns.check",
     ),
-    "store": Noun("pyromq.cli.store", "A store that no broker has open: what is in it, and whether all is well."),
-    "config": Noun("pyromq.cli.config", "Files of settings: what a server would say about them."),
-    "apply": Noun("pyromq.cli.apply", "Topics and groups as a file says they should be: plan, then apply."),
-    "export": Noun("pyromq.cli.export", "What a cluster is, as a document: topics and groups, settings, its load."),
-    "top": Noun("pyromq.cli.top", "Topics and groups with their rates and lag, again and again."),
-    "doctor": Noun("pyromq.cli.doctor", "What is wrong with a cluster, seen from here, and what to do about it."),
-    "spark": Noun("pyromq.cli.spark", "Work with topics in Spark: a prompt, programs, a look at its health."),
-    "bench": Noun("pyromq.cli.bench", "How fast messages are sent and read here."),
-    "context": Noun("pyromq.cli.context", "Named connections, for --context."),
+    "store": Noun("pyromq.cli.nouns.store", "A store that no broker has open: what is in it, and whether all is well."),
+    "config": Noun("pyromq.cli.nouns.config", "Files of settings: what a server would say about them."),
+    "apply": Noun("pyromq.cli.nouns.apply", "Topics and groups as a file says they should be: plan, then apply."),
+    "export": Noun(
+        "pyromq.cli.nouns.export", "What a cluster is, as a document: topics and groups, settings, its load."
+    ),
+    "top": Noun("pyromq.cli.nouns.top", "Topics and groups with their rates and lag, again and again."),
+    "doctor": Noun("pyromq.cli.nouns.doctor", "What is wrong with a cluster, seen from here, and what to do about it."),
+    "spark": Noun("pyromq.cli.nouns.spark", "Work with topics in Spark: a prompt, programs, a look at its health."),
+    "bench": Noun("pyromq.cli.nouns.bench", "How fast messages are sent and read here."),
+    "context": Noun("pyromq.cli.nouns.context", "Named connections, for --context."),
     "mqadmin": Noun("pyromq.cli.mqadmin", "RocketMQ's own admin commands, by their names, options and headings."),
-    "completion": Noun("pyromq.cli.completion", "Print a script that completes commands, topics and groups."),
+    "completion": Noun("pyromq.cli.nouns.completion", "Print a script that completes commands, topics and groups."),
     "install-unit": Noun("pyromq.cli.servers.install_unit", "Print a systemd unit for a broker or a name server."),
 }
 # Commands for programs, which the help leaves out.
-_HIDDEN = {"complete": Noun("pyromq.cli.complete", "What could stand next on a command line.")}
+_HIDDEN = {"complete": Noun("pyromq.cli.nouns.complete", "What could stand next on a command line.")}
 _BAD_USAGE = 2
 
 

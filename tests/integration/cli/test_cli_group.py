@@ -12,7 +12,7 @@ import pytest
 from tests.integration.cli.cli_kit import send
 
 from pyromq import AdminClient, MessageQueue, PullConsumer, StartAt
-from pyromq.client.admin.asking import Asking
+from pyromq.client.admin.requests import Asking
 from pyromq.protocol.bodies import SubscriptionGroupConfig
 from pyromq.sync import Consumer
 

@@ -270,7 +270,7 @@ def test_tail_begins_at_the_end_or_where_it_is_told(pyromq, topic):
 
 
 def test_tail_follows_queues_that_the_topic_gets_later(cluster, topic, monkeypatch):
-    monkeypatch.setattr("pyromq.admin.tail._NEW_QUEUES", 0.02)
+    monkeypatch.setattr("pyromq.admin.messages.tail._NEW_QUEUES", 0.02)
 
     async def work():
         async with AdminClient(cluster.namesrv) as admin, Producer("makers", client=admin.client) as producer:
@@ -308,7 +308,7 @@ def test_tail_says_once_that_a_broker_fails_and_goes_on(topic):
 
 
 def test_help_names_every_verb(pyromq, capsys):
-    from pyromq.cli.message.message import main
+    from pyromq.cli.nouns.message.message import main
 
     assert main(["--help"]) == 0
     out = capsys.readouterr().out

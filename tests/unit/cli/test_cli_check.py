@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyromq.cli import store_check
+from pyromq.cli.nouns import store_check
 from pyromq.protocol.record import MessageRecord
 from pyromq.store import MessageStore, StoreConfig
 

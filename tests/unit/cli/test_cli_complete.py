@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from pyromq.cli.complete import candidates
-from pyromq.cli.completion import SCRIPTS, Shell, main
 from pyromq.cli.main import NOUNS
+from pyromq.cli.nouns.complete import candidates
+from pyromq.cli.nouns.completion import SCRIPTS, Shell, main
 
 
 def test_the_first_word_is_a_command():

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pyromq.cli import config
+from pyromq.cli.nouns import config
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ def test_bad_usage_ends_with_2(capsys, arguments):
 
 
 def test_reading_verbs_can_be_watched_and_changing_ones_can_be_tried(capsys):
-    from pyromq.cli.topic import app as topics
+    from pyromq.cli.nouns.topic import app as topics
 
     assert run_app(topics, "topic", ["list", "--help"]) == 0
     read = capsys.readouterr().out

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pyromq.cli.failures import CommandFailed, Exit
-from pyromq.cli.message.files import messages_in
+from pyromq.cli.nouns.message.files import messages_in
 from pyromq.errors import ConfigError
 
 

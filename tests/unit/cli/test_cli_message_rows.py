@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from pyromq.cli.message.rows import body_of, cell_of, encoded, message_row, shown_alone
+from pyromq.cli.nouns.message.rows import body_of, cell_of, encoded, message_row, shown_alone
 from pyromq.cli.output import Output
 from pyromq.protocol.message import MessageExt
 from pyromq.protocol.record import MessageRecord

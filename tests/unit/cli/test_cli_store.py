@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyromq.cli import store
+from pyromq.cli.nouns import store
 from pyromq.protocol.record import MessageRecord
 from pyromq.store import MessageStore, StoreConfig
 

@@ -11,7 +11,7 @@ from pyromq.admin import Spans, read_spans, topic_spans
 from pyromq.protocol.message_queue import MessageQueue
 
 from ..failures import CommandFailed, Exit
-from ..message.rows import body_of
+from ..nouns.message.rows import body_of
 from ..times import parse_time
 from .commands import TOPIC, Opt, classic
 from .java_text import is_true, map_text, signed_bytes

@@ -14,7 +14,7 @@ from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.names import TRACE_TOPIC
 
 from ..failures import CommandFailed, Exit
-from ..message.rows import body_of, host
+from ..nouns.message.rows import body_of, host
 from .commands import TOPIC, Opt, classic
 from .java_text import bool_text, is_true, map_text, millis_text, seconds_text
 

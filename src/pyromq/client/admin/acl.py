@@ -17,15 +17,15 @@ from pyromq.protocol.bodies.conversion import convert
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.header import Header
 
-from .asking import each
+from .requests import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyromq.protocol.command import Command
 
-    from .asking import Asking
-    from .places import Places
+    from .addresses import Places
+    from .requests import Asking
 
 B = TypeVar("B", bound=Body)
 

@@ -8,14 +8,14 @@ from pyromq.protocol.names import ADMIN_GROUP
 
 from ..client import Client
 from .acl import AclAdmin
-from .asking import Asking
+from .addresses import Places
 from .brokers import BrokerAdmin
 from .clients import ClientAdmin
 from .groups import GroupAdmin
 from .messages import MessageAdmin
 from .name_servers import NameServerAdmin
 from .offsets import OffsetAdmin
-from .places import Places
+from .requests import Asking
 from .topics import TopicAdmin
 
 if TYPE_CHECKING:

@@ -14,16 +14,16 @@ from pyromq.protocol.headers import (
     WipeWritePermReply,
 )
 
-from .asking import SLOW, each
 from .config_text import config_from, config_text
+from .requests import SLOW, each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyromq.protocol.bodies import ClusterInfo
 
-    from .asking import Asking
-    from .places import Places
+    from .addresses import Places
+    from .requests import Asking
 
 
 class BrokerAdmin:

@@ -9,7 +9,7 @@ from pyromq.protocol.bodies import ConsumerRunningInfo, GetConsumerStatusBody
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import GetConsumerRunningInfo, GetConsumerStatus
 
-from .asking import RELAYED
+from .requests import RELAYED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyromq.protocol.header import Header
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .asking import Asking
-    from .places import Places
+    from .addresses import Places
+    from .requests import Asking
 
 
 class ClientAdmin:

@@ -26,8 +26,8 @@ from pyromq.protocol.headers import (
 from pyromq.protocol.names import dlq_topic, retry_topic
 
 from ..names import check_group
-from .asking import each
 from .progress import progress_of
+from .requests import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from pyromq.protocol.bodies import Connection, MessageRequestMode, ProducerInfo, QueueTimeSpan, SubscriptionData
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .asking import Asking
+    from .addresses import Places
     from .clients import ClientAdmin
-    from .places import Places
     from .progress import GroupProgress
+    from .requests import Asking
     from .topics import TopicAdmin
 
 

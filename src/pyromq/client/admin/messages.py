@@ -42,7 +42,7 @@ from pyromq.remoting import join_address
 
 from ..consumer.pull_result import decode_pull
 from ..consumer.subscriptions import ALL, subscription_data
-from .asking import RELAYED, SLOW, each
+from .requests import RELAYED, SLOW, each
 from .times import to_millis
 from .tracks import MessageTrack, TrackState, track_of
 
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
     from ..consumer.pull_result import PullResult
     from ..consumer.subscriptions import Expression
-    from .asking import Asking
+    from .addresses import Places
     from .groups import GroupAdmin
-    from .places import Places
+    from .requests import Asking
     from .topics import TopicAdmin
 
 LIMIT = 64  # what a broker gives at most

@@ -16,7 +16,7 @@ from .config_text import config_from, config_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .asking import Asking
+    from .requests import Asking
 
 
 class NameServerAdmin:

@@ -27,7 +27,7 @@ from pyromq.protocol.headers import (
     UpdateConsumerOffset,
 )
 
-from .asking import each
+from .requests import each
 from .times import from_millis, to_millis
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from pyromq.protocol.header import Header
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .asking import Asking
+    from .addresses import Places
     from .groups import GroupAdmin
-    from .places import Places
+    from .requests import Asking
 
 _END = -1  # in place of a time: behind the last message
 

@@ -36,7 +36,7 @@ from pyromq.protocol.permissions import PERM_READ_WRITE
 
 from ..names import check_topic_for_create
 from . import order_conf
-from .asking import each
+from .requests import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from pyromq.protocol.bodies import TopicOffset, TopicRouteData
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .asking import Asking
+    from .addresses import Places
     from .name_servers import NameServerAdmin
-    from .places import Places
+    from .requests import Asking
 
 TRIES = 5
 _PAUSE = 0.1  # seconds after the first failed try, and so much more after each following one

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyromq.client import AdminClient
-from pyromq.client.admin.asking import each
+from pyromq.client.admin.requests import each
 from pyromq.client.admin.times import from_millis
 from pyromq.errors import PyroMQError, RouteNotFound, TopicNotFound
 from pyromq.protocol.bodies import TopicOffset, TopicStatsTable

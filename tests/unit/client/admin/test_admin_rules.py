@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from pyromq.client.admin import order_conf
+from pyromq.client.admin.addresses import addresses_in
 from pyromq.client.admin.config_text import config_from, config_text
 from pyromq.client.admin.messages import earliest
 from pyromq.client.admin.offsets import goal
-from pyromq.client.admin.places import addresses_in
 from pyromq.client.admin.progress import progress_of
 from pyromq.client.admin.times import from_millis, to_millis
 from pyromq.errors import LocalProtocolError, RemoteProtocolError, RouteNotFound

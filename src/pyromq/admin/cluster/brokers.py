@@ -1,0 +1,117 @@
+"""The brokers of all clusters with what they measure of themselves, in one table."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..asking import fan_out
+from ..listing import Listing
+from ..places import brokers_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyromq.client.admin import AdminClient
+    from pyromq.protocol.bodies import ClusterInfo
+
+_MILLIS_PER_HOUR = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """One broker. All but the first four fields are None for one that does not answer.
+
+    `put_wait_ms` is how long writers waited for the log, `hours` the age of the oldest message, `disk` the part of the
+    log's disk that is in use, from 0 to 1.
+    """
+
+    cluster: str
+    broker: str
+    id: int
+    address: str
+    version: str | None = None
+    in_tps: float | None = None
+    out_tps: float | None = None
+    put_wait_ms: float | None = None
+    hours: float | None = None
+    disk: float | None = None
+    in_today: int | None = field(default=None, metadata={"hidden": True})
+    out_today: int | None = field(default=None, metadata={"hidden": True})
+    in_yesterday: int | None = field(default=None, metadata={"hidden": True})
+    out_yesterday: int | None = field(default=None, metadata={"hidden": True})
+
+
+async def cluster_table(admin: AdminClient, cluster: str | None = None) -> Listing[BrokerRow]:
+    """All brokers, slaves too; one that does not answer has a row, and is missing."""
+    info = await admin.brokers.cluster_info()
+    brokers_in(info, cluster)
+    found = list(_brokers(info, cluster))
+    answers = await fan_out({row.address: row.address for row in found}, admin.brokers.runtime)
+    now = time.time() * 1000
+    rows = [_measured(row, answers.results.get(row.address), now) for row in found]
+    down = f", {len(answers.missing)} of them silent" if answers.missing else ""
+    clusters = len({row.cluster for row in rows})
+    summary = f"{_counted(len(rows), 'broker')} in {_counted(clusters, 'cluster')}{down}"
+    return Listing.make(BrokerRow, rows, answers.missing, summary)
+
+
+def _brokers(info: ClusterInfo, cluster: str | None) -> list[BrokerRow]:
+    return [
+        BrokerRow(name, broker, broker_id, address)
+        for name, brokers in sorted(info.cluster_addr_table.items())
+        if cluster in (None, name)
+        for broker in sorted(brokers)
+        if broker in info.broker_addr_table
+        for broker_id, address in sorted(info.broker_addr_table[broker].broker_addrs.items())
+    ]
+
+
+def _measured(row: BrokerRow, runtime: Mapping[str, str] | None, now: float) -> BrokerRow:
+    if runtime is None:
+        return row
+    earliest = number(runtime, "earliestMessageTimeStamp")
+    in_now, in_morning = number(runtime, "msgPutTotalTodayNow"), number(runtime, "msgPutTotalTodayMorning")
+    out_now, out_morning = number(runtime, "msgGetTotalTodayNow"), number(runtime, "msgGetTotalTodayMorning")
+    in_before = number(runtime, "msgPutTotalYesterdayMorning")
+    out_before = number(runtime, "msgGetTotalYesterdayMorning")
+    return BrokerRow(
+        row.cluster,
+        row.broker,
+        row.id,
+        row.address,
+        runtime.get("brokerVersionDesc"),
+        number(runtime, "putTps"),
+        out_tps(runtime),
+        number(runtime, "pageCacheLockTimeMills"),
+        (now - earliest) / _MILLIS_PER_HOUR if earliest is not None and earliest > 0 else None,
+        number(runtime, "commitLogDiskRatio"),
+        _difference(in_now, in_morning),
+        _difference(out_now, out_morning),
+        _difference(in_morning, in_before),
+        _difference(out_morning, out_before),
+    )
+
+
+def number(runtime: Mapping[str, str], key: str) -> float | None:
+    """A figure out of a broker's text; of several in a row (the last 10 s, minute, ten minutes) the first."""
+    words = runtime.get(key, "").split()
+    try:
+        return float(words[0]) if words else None
+    except ValueError:
+        return None
+
+
+def out_tps(runtime: Mapping[str, str]) -> float | None:
+    """Messages that went out; 4.9 has one r less in the word."""
+    found = number(runtime, "getTransferredTps")
+    return number(runtime, "getTransferedTps") if found is None else found
+
+
+def _difference(after: float | None, before: float | None) -> int | None:
+    return None if after is None or before is None else int(after - before)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

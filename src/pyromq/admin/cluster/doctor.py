@@ -1,0 +1,172 @@
+"""`doctor`: looks at a cluster as a client would, from here, and says what is wrong and what to do about it.
+
+Name servers first, each for itself; then every broker at the address that it advertises, its clock and its disk; then
+the groups that are online. What was found wrong does not keep it from looking further. The rules are in doctor_rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyromq.client.admin import AdminClient
+from pyromq.errors import ConsumerNotOnline, NoPermission, PyroMQError
+
+from ..asking import fan_out
+from ..groups.lag import group_list, people_groups
+from ..groups.members import group_inspect, subscription_mismatch
+from ..listing import Listing
+from ..places import MASTER
+from . import doctor_rules as rules
+from .doctor_rules import Finding, Health
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyromq.client import Client
+    from pyromq.protocol.bodies import ClusterInfo
+
+_CONNECT_WITHIN = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _NameServer:
+    admin: AdminClient
+    info: ClusterInfo
+
+
+async def examine(name_servers: Sequence[str], client: Callable[[str], Client]) -> Listing[Finding]:
+    """Look at everything. `client` makes a client, not started, for one name server, with the credentials for it."""
+    async with AsyncExitStack() as life:
+        findings: list[Finding] = []
+        there: dict[str, _NameServer] = {}
+        looks = await asyncio.gather(*(_name_server(address, client(address), life) for address in name_servers))
+        for address, (finding, found) in zip(name_servers, looks, strict=True):
+            findings.append(finding)
+            if found is not None:
+                there[address] = found
+        if there:
+            findings += rules.name_servers_agree({each: _addresses(found.info) for each, found in there.items()})
+            first, found = next(iter(there.items()))
+            findings += await _brokers(found, first)
+            findings += await _groups(found.admin)
+        return Listing.make(Finding, findings, summary=rules.summary(findings))
+
+
+# Name servers
+
+
+async def _name_server(address: str, client: Client, life: AsyncExitStack) -> tuple[Finding, _NameServer | None]:
+    what = f"name server {address}"
+    if (reason := await why_not(address)) is not None:
+        to_do = "see that it runs (`pyromq up` starts one here) and that host and port are right"
+        return Finding(Health.FAIL, what, f"cannot be reached: {reason}", to_do), None
+    admin = await life.enter_async_context(AdminClient(client=client, timeout=_CONNECT_WITHIN * 2))
+    began = time.perf_counter()
+    try:
+        info = await admin.brokers.cluster_info()
+    except NoPermission as exc:
+        to_do = "give credentials by --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
+        return Finding(Health.FAIL, what, str(exc), to_do), None
+    except PyroMQError as exc:
+        to_do = "see that it is a name server that listens there: brokers have 10911, name servers 9876"
+        return Finding(Health.FAIL, what, f"is connected and does not answer: {exc}", to_do), None
+    took = (time.perf_counter() - began) * 1000
+    if not info.broker_addr_table:
+        to_do = "start a broker with namesrvAddr set to this address"
+        return Finding(Health.FAIL, what, "knows no broker", to_do), _NameServer(admin, info)
+    return Finding(Health.OK, what, f"answers in {took:.0f} ms"), _NameServer(admin, info)
+
+
+async def why_not(address: str) -> str | None:
+    """Why an address cannot be connected to, or None if it can."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(_CONNECT_WITHIN):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except socket.gaierror:
+        return f"there is no host {host}"
+    except TimeoutError:
+        return f"no answer within {_CONNECT_WITHIN:g} s"
+    except OSError as exc:
+        return os.strerror(exc.errno) if exc.errno else str(exc)
+    except ValueError:
+        return f"{address!r} is not HOST:PORT"
+    writer.close()
+    return None
+
+
+def _addresses(info: ClusterInfo) -> frozenset[str]:
+    return frozenset(each for data in info.broker_addr_table.values() for each in data.broker_addrs.values())
+
+
+# Brokers
+
+
+async def _brokers(name_server: _NameServer, its_address: str) -> list[Finding]:
+    findings: list[Finding] = []
+    table = sorted(name_server.info.broker_addr_table.items())
+    findings += [rules.without_master(name) for name, data in table if MASTER not in data.broker_addrs]
+    # Two brokers may claim one address, and one of them wrongly: each is looked at.
+    places = {
+        f"{name} {address}": (name, address) for name, data in table for _, address in sorted(data.broker_addrs.items())
+    }
+    looks = await fan_out(places, lambda place: _broker(name_server.admin, *place, its_address))
+    for each in places:
+        findings += looks.results.get(each, [])
+    for missing in looks.missing:
+        findings.append(rules.unreachable(*places[missing.server], str(missing.error), None))
+    return findings
+
+
+async def _broker(admin: AdminClient, name: str, address: str, name_server: str) -> list[Finding]:
+    if (reason := await why_not(address)) is not None:
+        return [rules.unreachable(name, address, reason, await _elsewhere(admin, name, address, name_server))]
+    began = time.perf_counter()
+    runtime = await admin.brokers.runtime(address)
+    now, took = time.time(), time.perf_counter() - began
+    findings = [rules.advertised(name, address, name_server, await _name_of(admin, address))]
+    return findings + [each for each in (rules.clock(name, runtime, now, took), rules.disk(name, runtime)) if each]
+
+
+async def _elsewhere(admin: AdminClient, name: str, address: str, name_server: str) -> str | None:
+    """Where a broker does answer: mostly it runs beside the name server, and its port is passed on there."""
+    host, port = rules.host_of(name_server), address.rpartition(":")[2]
+    guess = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if guess == address or await why_not(guess) is not None:
+        return None
+    return guess if await _name_of(admin, guess) == name else None
+
+
+async def _name_of(admin: AdminClient, address: str) -> str | None:
+    """How a broker calls itself; None where it does not tell, as with an ACL."""
+    try:
+        return (await admin.brokers.config(address)).get("brokerName")
+    except PyroMQError:
+        return None
+
+
+# Groups
+
+
+async def _groups(admin: AdminClient) -> list[Finding]:
+    try:
+        groups = [row.group for row in people_groups((await group_list(admin)).rows)]
+    except PyroMQError:
+        return []  # brokers that do not answer have been found already
+    looks = await fan_out({group: group for group in groups}, lambda group: _group(admin, group))
+    return [finding for group in groups if (finding := looks.results.get(group)) is not None]
+
+
+async def _group(admin: AdminClient, group: str) -> Finding | None:
+    """None for a group that nobody is online of."""
+    try:
+        members = await group_inspect(admin, group)
+    except ConsumerNotOnline:
+        return None
+    return rules.group_members(group, subscription_mismatch(list(members.rows)))

@@ -1,0 +1,166 @@
+"""What a cluster carries, for somebody who has to choose machines for it (RocketMQ's exportMetrics)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyromq.errors import PyroMQError, ServerError
+from pyromq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_system_group
+from pyromq.protocol.versions import version_name
+
+from ..asking import fan_out
+from ..names import TopicKind, topic_kind
+from ..places import MASTER, brokers_in
+from ..traffic import of_a_day
+from .brokers import number, out_tps
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyromq.client.admin import AdminClient
+
+    from ..listing import Missing
+
+_IN = "TOPIC_PUT_NUMS"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Messages in the last minute, a second, and in a day: yesterday's in and out, the last 24 hours' of the others.
+
+    `transactions` and `delayed` are a part of what came in. What a broker does not say counts as nothing.
+    """
+
+    in_tps: float = 0.0
+    out_tps: float = 0.0
+    transactions_tps: float = 0.0
+    delayed_tps: float = 0.0
+    in_day: int = 0
+    out_day: int = 0
+    transactions_day: int = 0
+    delayed_day: int = 0
+
+    def __add__(self, other: Load) -> Load:
+        return Load(
+            self.in_tps + other.in_tps,
+            self.out_tps + other.out_tps,
+            self.transactions_tps + other.transactions_tps,
+            self.delayed_tps + other.delayed_tps,
+            self.in_day + other.in_day,
+            self.out_day + other.out_day,
+            self.transactions_day + other.transactions_day,
+            self.delayed_day + other.delayed_day,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSize:
+    """A master. Disks are the part in use, from 0 to 1; `memory_kib` is that of the machine; None is not known."""
+
+    broker: str
+    address: str
+    version: str | None
+    cpus: int | None
+    memory_kib: int | None
+    log_disk: float | None
+    queue_disk: float | None
+    mean_message_bytes: float | None
+    topics: int
+    groups: int
+    load: Load
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSize:
+    """All masters, what they carry together, and which clients consume: `JAVA V5_5_0`."""
+
+    brokers: tuple[BrokerSize, ...]
+    total: Load
+    clients: tuple[str, ...]
+    missing: tuple[Missing, ...] = ()
+
+
+async def cluster_size(admin: AdminClient, cluster: str | None = None) -> ClusterSize:
+    """The sizes of a cluster, or of all; masters that do not answer are missing and not counted."""
+    info = await admin.brokers.cluster_info()
+    brokers_in(info, cluster)  # raises for an unknown cluster
+    names = info.broker_addr_table if cluster is None else info.cluster_addr_table[cluster]
+    servers = {*info.cluster_addr_table, *info.broker_addr_table}
+    masters = {
+        name: (name, data.broker_addrs[MASTER])
+        for name in sorted(names)
+        if (data := info.broker_addr_table.get(name)) is not None and MASTER in data.broker_addrs
+    }
+    groups: set[str] = set()
+
+    async def ask(place: tuple[str, str]) -> BrokerSize:
+        broker, address = place
+        runtime, config = await admin.brokers.runtime(address), await admin.brokers.config(address)
+        topics = [name for name in await admin.topics.configs(address) if topic_kind(name, servers) is TopicKind.NORMAL]
+        own = [name for name in await admin.groups.configs(address) if not is_system_group(name)]
+        groups.update(own)
+        load = await _load(admin, address, runtime)
+        # The one setting of a Java broker whose default is the number of its processors.
+        return BrokerSize(
+            broker,
+            address,
+            runtime.get("brokerVersionDesc"),
+            _whole(number(config, "clientCallbackExecutorThreads")),
+            _whole(number(runtime, "totalMemKBytes")),
+            number(runtime, "commitLogDiskRatio"),
+            number(runtime, "consumeQueueDiskRatio"),
+            number(runtime, "putMessageAverageSize"),
+            len(topics),
+            len(own),
+            load,
+        )
+
+    answers = await fan_out(masters, ask)
+    sizes = tuple(answers.some().values())
+    clients = await _clients(admin, groups)
+    return ClusterSize(sizes, sum((each.load for each in sizes), Load()), clients, answers.missing)
+
+
+async def _load(admin: AdminClient, address: str, runtime: Mapping[str, str]) -> Load:
+    transactions, delayed = [await _counted(admin, address, topic) for topic in (HALF_TOPIC, SCHEDULE_TOPIC)]
+    return Load(
+        number(runtime, "putTps") or 0.0,
+        out_tps(runtime) or 0.0,
+        transactions[0],
+        delayed[0],
+        _yesterday(runtime, "msgPutTotal"),
+        _yesterday(runtime, "msgGetTotal"),
+        transactions[1],
+        delayed[1],
+    )
+
+
+async def _counted(admin: AdminClient, address: str, topic: str) -> tuple[float, int]:
+    """What came into a topic: a second in the last minute, and in a day. No counter means that nothing did."""
+    try:
+        data = await admin.brokers.stats(address, _IN, topic)
+    except ServerError:
+        return 0.0, 0
+    return data.stats_minute.tps, of_a_day(data)
+
+
+async def _clients(admin: AdminClient, groups: set[str]) -> tuple[str, ...]:
+    async def ask(group: str) -> set[str]:
+        try:
+            members = (await admin.groups.connections(group)).connection_set
+        except PyroMQError:  # nobody is online, mostly
+            return set()
+        return {f"{member.language} {version_name(member.version)}" for member in members}
+
+    answers = await fan_out({group: group for group in sorted(groups)}, ask)
+    return tuple(sorted(set().union(*answers.results.values())))
+
+
+def _yesterday(runtime: Mapping[str, str], key: str) -> int:
+    after, before = number(runtime, f"{key}TodayMorning"), number(runtime, f"{key}YesterdayMorning")
+    return int((after or 0) - (before or 0))
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,247 @@
+"""How far groups are: one of them queue by queue, or all of them in one request per broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime  # noqa: TC003 - a field of rows
+from typing import TYPE_CHECKING
+
+from pyromq.client.admin.times import from_millis
+from pyromq.errors import ConsumerNotOnline, PyroMQError, TopicNotFound
+from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.names import is_system_group
+from pyromq.protocol.versions import version_name
+
+from ..asking import fan_out
+from ..listing import Listing
+from ..places import brokers_in, brokers_of_group, brokers_of_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyromq.client.admin import AdminClient
+    from pyromq.protocol.bodies import ConsumerConnection, ConsumeStats, ConsumeStatsList
+
+    from ..listing import Missing
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """A group in one queue. Offsets are those of the next message; all is None where the broker did not answer."""
+
+    topic: str
+    broker: str
+    queue: int
+    broker_offset: int | None
+    consumer_offset: int | None
+    lag: int | None
+    last_consumed: datetime | None
+    client: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag(Listing[QueueLag]):
+    """A group in all its queues. `lag` and `tps` count only what brokers answered: see `missing`."""
+
+    group: str = ""
+    tps: float = 0.0
+
+    @property
+    def lag(self) -> int:
+        return sum(row.lag for row in self.rows if row.lag is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group. Without an offset anywhere its lag is unknown."""
+
+    group: str
+    lag: int | None
+    tps: float | None
+    topics: int | None
+    brokers: tuple[str, ...] = field(metadata={"hidden": True})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWithClients:
+    group: str
+    lag: int | None
+    tps: float | None
+    topics: int | None
+    clients: int | None
+    version: str | None
+    type: str | None
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLag:
+    """A group in one queue of one broker."""
+
+    group: str
+    topic: str
+    broker: str
+    queue: int
+    broker_offset: int
+    consumer_offset: int
+    lag: int
+    last_consumed: datetime | None
+
+
+async def group_lag(admin: AdminClient, group: str, topic: str | None = None, *, clients: bool = False) -> GroupLag:
+    """How far a group is, in all topics or in one; with `clients` also who has each queue, which asks all of them.
+
+    Raises ConsumerNotOnline if it has no offset anywhere, and TopicNotFound.
+    """
+    brokers = await (brokers_of_topic(admin, topic) if topic else brokers_of_group(admin, group))
+    answers = await fan_out(brokers, lambda address: admin.groups.stats_at(address, group, topic))
+    stats = answers.some()
+    owners = await _owners(admin, group) if clients else {}
+    rows = {
+        queue: QueueLag(
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            offsets.broker_offset,
+            offsets.consumer_offset,
+            offsets.broker_offset - offsets.consumer_offset,
+            from_millis(offsets.last_timestamp),
+            owners.get(queue),
+        )
+        for answer in stats.values()
+        for queue, offsets in answer.offset_table.items()
+    }
+    if not rows and not answers.missing:
+        raise ConsumerNotOnline(f"group {group} has no offset{f' in topic {topic}' if topic else ''} on any broker")
+    topics = {queue.topic for queue in rows} | ({topic} if topic else set())
+    rows |= {queue: _unknown(queue) for queue in await _silent_queues(admin, topics, answers.missing)}
+    ordered = [rows[queue] for queue in sorted(rows, key=lambda queue: (queue.topic, queue))]
+    tps = sum(answer.consume_tps for answer in stats.values())
+    return GroupLag(QueueLag, tuple(ordered), answers.missing, _summary(ordered, tps), group, tps)
+
+
+async def group_list(admin: AdminClient, cluster: str | None = None) -> Listing[GroupRow]:
+    """All groups with their lag; two requests for each broker, however many groups there are."""
+    brokers = brokers_in(await admin.brokers.cluster_info(), cluster)
+
+    async def ask(address: str) -> tuple[Iterable[str], ConsumeStatsList]:
+        return await admin.groups.configs(address), await admin.brokers.consume_stats(address)
+
+    answers = await fan_out(brokers, ask)
+    where: dict[str, list[str]] = {}
+    stats: dict[str, list[ConsumeStats]] = {}
+    for broker, (names, found) in answers.some().items():
+        for name in names:
+            where.setdefault(name, []).append(broker)
+        for table in found.consume_stats_list:
+            for name, several in table.items():
+                stats.setdefault(name, []).extend(several)
+    rows = [_group_row(name, stats.get(name, []), tuple(where.get(name, ()))) for name in sorted({*where, *stats})]
+    return Listing.make(GroupRow, rows, answers.missing)
+
+
+async def with_clients(admin: AdminClient, groups: Listing[GroupRow]) -> Listing[GroupWithClients]:
+    """Who is online in each group: a request for each of them, at the least."""
+
+    async def ask(name: str) -> ConsumerConnection | None:
+        try:
+            return await admin.groups.connections(name)
+        except ConsumerNotOnline:
+            return None
+
+    answers = await fan_out({row.group: row.group for row in groups.rows}, ask)
+    rows = []
+    for row in groups.rows:
+        found = answers.results.get(row.group)
+        members = found.connection_set if found else []
+        versions = sorted({member.version for member in members})
+        rows.append(
+            GroupWithClients(
+                row.group,
+                row.lag,
+                row.tps,
+                row.topics,
+                len(members) if row.group in answers.results else None,
+                ", ".join(map(version_name, versions)) or None,
+                found.consume_type.value if found and found.consume_type else None,
+                found.message_model.value if found and found.message_model else None,
+            )
+        )
+    return Listing.make(GroupWithClients, rows, groups.missing + answers.missing)
+
+
+async def broker_lag(admin: AdminClient, brokers: Mapping[str, str], *, ordered: bool = False) -> Listing[BrokerLag]:
+    """How far all groups are on these brokers, queue by queue; one request for each."""
+    answers = await fan_out(brokers, lambda address: admin.brokers.consume_stats(address, ordered=ordered))
+    rows = [
+        BrokerLag(
+            group,
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            offsets.broker_offset,
+            offsets.consumer_offset,
+            offsets.broker_offset - offsets.consumer_offset,
+            from_millis(offsets.last_timestamp),
+        )
+        for found in answers.some().values()
+        for table in found.consume_stats_list
+        for group, several in table.items()
+        for stats in several
+        for queue, offsets in stats.offset_table.items()
+    ]
+    rows.sort(key=lambda row: (row.group, row.topic, row.broker, row.queue))
+    return Listing.make(BrokerLag, rows, answers.missing)
+
+
+def people_groups(rows: Iterable[GroupRow]) -> list[GroupRow]:
+    """Those that are not RocketMQ's own."""
+    return [row for row in rows if not is_system_group(row.group)]
+
+
+def _group_row(name: str, stats: list[ConsumeStats], brokers: tuple[str, ...]) -> GroupRow:
+    offsets = {queue: each for stat in stats for queue, each in stat.offset_table.items()}
+    if not offsets:
+        return GroupRow(name, None, None, None, brokers)
+    lag = sum(each.broker_offset - each.consumer_offset for each in offsets.values())
+    tps = sum(stat.consume_tps for stat in stats)
+    return GroupRow(name, lag, tps, len({queue.topic for queue in offsets}), brokers)
+
+
+async def _silent_queues(admin: AdminClient, topics: set[str], missing: tuple[Missing, ...]) -> list[MessageQueue]:
+    """The queues that nobody answered for, as far as routes tell."""
+    silent = {each.server for each in missing}
+    queues: list[MessageQueue] = []
+    for topic in topics if silent else ():
+        try:
+            route = await admin.topics.route(topic)
+        except TopicNotFound:
+            continue
+        queues += [
+            MessageQueue(broker_name=data.broker_name, queue_id=number, topic=topic)
+            for data in route.queue_datas
+            if data.broker_name in silent
+            for number in range(data.read_queue_nums)
+        ]
+    return queues
+
+
+def _unknown(queue: MessageQueue) -> QueueLag:
+    return QueueLag(queue.topic, queue.broker_name, queue.queue_id, None, None, None, None)
+
+
+async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
+    """Who has which queue. Who does not answer has unknown ones: no reason to withhold the others'."""
+    try:
+        members = [member.client_id for member in (await admin.groups.connections(group)).connection_set]
+    except PyroMQError:
+        return {}
+    infos = await fan_out({each: each for each in members}, lambda each: admin.clients.running_info(group, each))
+    return {queue: client for client, info in infos.results.items() for queue in info.mq_table}
+
+
+def _summary(rows: list[QueueLag], tps: float) -> str:
+    known = [row.lag for row in rows if row.lag is not None]
+    unknown = len(rows) - len(known)
+    rest = f"; {unknown} more are unknown" if unknown else ""
+    return f"lag {sum(known)} in {len(known)} queues{rest}; {tps:.2f} messages/s"

@@ -1,0 +1,187 @@
+"""What may be wrong with consumer groups right now: backlog, members that are stuck, subscriptions that differ.
+
+One look at all groups; whoever watches looks again and again. RocketMQ's startMonitoring sees the same signs.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime  # noqa: TC003 - a field of rows
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pyromq.client.admin.times import from_millis
+from pyromq.errors import ConsumerNotOnline, PyroMQError
+from pyromq.protocol.bodies import ConsumeType
+from pyromq.protocol.names import is_system_group
+
+from ..asking import fan_out
+from ..listing import Listing
+from ..places import brokers_in
+from .members import inspected, subscription_mismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from pyromq.client.admin import AdminClient
+    from pyromq.protocol.bodies import ConsumerRunningInfo, ConsumeStatsList
+    from pyromq.protocol.message_queue import MessageQueue
+
+STUCK_MS = 60_000  # a member that has messages and consumed none for so long is taken to be stuck
+
+_CONSUME_TYPE, _ORDERLY = "PROP_CONSUME_TYPE", "PROP_CONSUMEORDERLY"
+
+
+class Sign(StrEnum):
+    LAG = "lag"
+    STUCK = "stuck"
+    NOT_LOCKED = "not locked"
+    NOT_UNLOCKED = "not unlocked"
+    MISMATCH = "mismatch"
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A group behind in a topic: in all queues, in the worst, and since when the worst has not moved on."""
+
+    group: str
+    topic: str
+    messages: int
+    worst_queue: int
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StuckQueue:
+    """A queue that a member does not get on with: for so many milliseconds, or after so many tries to unlock it."""
+
+    queue: MessageQueue
+    sign: Sign
+    millis: int = 0
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One sign of trouble. `messages` wait, `since` is when the last one before them was consumed."""
+
+    time: datetime | None
+    group: str
+    sign: Sign
+    topic: str | None
+    client: str | None
+    messages: int | None
+    since: datetime | None
+    detail: str
+
+
+async def observe(admin: AdminClient, groups: Collection[str] = (), *, min_lag: int = 1) -> Listing[Observation]:
+    """Look once at these groups, or at all of people; a backlog smaller than `min_lag` is none."""
+    now = int(time.time() * 1000)
+    brokers = brokers_in(await admin.brokers.cluster_info())
+    answers = await fan_out(brokers, admin.brokers.consume_stats)
+    names = await fan_out(brokers, admin.groups.configs)
+    wanted = set(groups) or {name for table in names.results.values() for name in table if not is_system_group(name)}
+    when = from_millis(now)
+    rows = [
+        Observation(
+            when,
+            each.group,
+            Sign.LAG,
+            each.topic,
+            None,
+            each.messages,
+            each.since,
+            f"{each.worst_queue} in the worst queue",
+        )
+        for each in backlogs(answers.some().values(), wanted)
+        if each.messages >= min_lag
+    ]
+
+    async def ask(group: str) -> list[Observation]:
+        return _of_members(await running_infos(admin, group), group, now)
+
+    members = await fan_out({group: group for group in sorted(wanted)}, ask)
+    for found in members.results.values():
+        rows += found
+    silent = [each for each in members.missing if not isinstance(each.error, ConsumerNotOnline)]
+    rows.sort(key=lambda row: (row.group, row.sign, row.topic or "", row.client or ""))
+    return Listing.make(Observation, rows, (*answers.missing, *silent))
+
+
+async def running_infos(admin: AdminClient, group: str) -> dict[str, ConsumerRunningInfo]:
+    """What each member of a group says of itself, but for those who do not. Raises ConsumerNotOnline."""
+    try:
+        members = (await admin.groups.connections(group)).connection_set
+    except ConsumerNotOnline:
+        raise
+    except PyroMQError as exc:
+        # A group that never consumed has no retry topic, and nobody who could be asked.
+        raise ConsumerNotOnline(f"nobody of group {group} is online") from exc
+    answers = await fan_out(
+        {member.client_id: member.client_id for member in members},
+        lambda client: admin.clients.running_info(group, client),
+    )
+    return dict(sorted(answers.results.items()))
+
+
+def backlogs(found: Iterable[ConsumeStatsList], groups: Collection[str]) -> list[Backlog]:
+    """What these groups have not consumed yet, by group and topic, of what brokers say; where there is something."""
+    queues: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for lists in found:
+        for table in lists.consume_stats_list:
+            for group, several in table.items():
+                if group in groups:
+                    for stats in several:
+                        for queue, offsets in stats.offset_table.items():
+                            behind = offsets.broker_offset - offsets.consumer_offset
+                            if behind > 0:
+                                queues.setdefault((group, queue.topic), []).append((behind, offsets.last_timestamp))
+    rows = []
+    for (group, topic), behinds in sorted(queues.items()):
+        worst, since = max(behinds)
+        rows.append(Backlog(group, topic, sum(each for each, _ in behinds), worst, from_millis(since)))
+    return rows
+
+
+def stuck_queues(info: ConsumerRunningInfo, now: int) -> list[StuckQueue]:
+    """What a push consumer does not get on with, at the time `now` in milliseconds."""
+    if info.properties.get(_CONSUME_TYPE) != ConsumeType.CONSUME_PASSIVELY.value:
+        return []
+    ordered = info.properties.get(_ORDERLY, "").lower() == "true"
+    found = []
+    for queue, held in sorted(info.mq_table.items()):
+        if not ordered:
+            idle = now - held.last_consume_timestamp
+            if idle > STUCK_MS and held.cached_msg_count > 0:
+                found.append(StuckQueue(queue, Sign.STUCK, millis=idle))
+        elif not held.locked:
+            found.append(StuckQueue(queue, Sign.NOT_LOCKED, millis=now - held.last_lock_timestamp))
+        elif held.dropped and held.try_unlock_times > 0:
+            found.append(StuckQueue(queue, Sign.NOT_UNLOCKED, tries=held.try_unlock_times))
+    return found
+
+
+def _of_members(infos: dict[str, ConsumerRunningInfo], group: str, now: int) -> list[Observation]:
+    when = from_millis(now)
+    rows = []
+    for client, info in infos.items():
+        for each in stuck_queues(info, now):
+            held = info.mq_table[each.queue]
+            spent = f"{each.tries} tries" if each.sign is Sign.NOT_UNLOCKED else f"{each.millis / 1000:.0f} s"
+            rows.append(
+                Observation(
+                    when,
+                    group,
+                    each.sign,
+                    each.queue.topic,
+                    client,
+                    held.cached_msg_count,
+                    from_millis(held.last_consume_timestamp),
+                    f"queue {each.queue.broker_name}:{each.queue.queue_id}, {spent}",
+                )
+            )
+    if mismatch := subscription_mismatch([inspected(client, "", info) for client, info in infos.items()]):
+        rows.append(Observation(when, group, Sign.MISMATCH, None, None, None, None, mismatch))
+    return rows

@@ -1,0 +1,1 @@
+"""Messages: which are meant, reading and following them, dead letters, traces."""

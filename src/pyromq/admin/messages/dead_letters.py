@@ -1,0 +1,149 @@
+"""Dead letters: what groups failed at too often, and having them try once more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime  # noqa: TC003 - a field of rows
+from typing import TYPE_CHECKING
+
+from pyromq.errors import PyroMQError
+from pyromq.protocol import properties as props
+from pyromq.protocol.message import Message
+from pyromq.protocol.names import DLQ_PREFIX, dlq_topic, is_dlq_topic, is_retry_topic
+
+from ..asking import fan_out
+from ..listing import Listing
+from ..topics import topic_stats
+from .pace import Pace
+from .ranges import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable
+
+    from pyromq.client.admin import AdminClient
+    from pyromq.protocol.message import MessageExt
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """The dead letters of one group; None where brokers did not say."""
+
+    group: str
+    messages: int | None
+    last_stored: datetime | None
+    brokers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """A dead letter that was sent once more, or was not, and why."""
+
+    id: str
+    topic: str | None
+    new_id: str | None
+    at: str | None
+    error: str | None
+
+
+async def dead_letter_list(admin: AdminClient) -> Listing[DeadLetters]:
+    """All groups that have dead letters, those with the most first."""
+    topics = [topic for topic in await admin.topics.names() if is_dlq_topic(topic)]
+    answers = await fan_out({topic: topic for topic in topics}, lambda topic: topic_stats(admin, topic))
+    rows = []
+    missing = list(answers.missing)
+    for topic, stats in answers.results.items():
+        missing += stats.missing
+        times = [row.last_stored for row in stats.rows if row.last_stored is not None]
+        known = [row.messages for row in stats.rows if row.messages is not None]
+        rows.append(
+            DeadLetters(
+                topic.removeprefix(DLQ_PREFIX),
+                sum(known) if known else None,
+                max(times, default=None),
+                tuple(sorted({row.broker for row in stats.rows})),
+            )
+        )
+    rows.sort(key=lambda row: (-(row.messages or 0), row.group))
+    total = sum(row.messages or 0 for row in rows)
+    return Listing.make(DeadLetters, rows, missing, _summary(total, len(rows)))
+
+
+def _summary(letters: int, groups: int) -> str:
+    return f"{letters} dead letter{'' if letters == 1 else 's'} of {groups} group{'' if groups == 1 else 's'}"
+
+
+def origin_topic(message: MessageExt) -> str | None:
+    """Where a dead letter was sent to in the beginning, None if it does not say."""
+    for topic in (message.real_topic, message.properties.get(props.DLQ_ORIGIN_TOPIC)):
+        if topic and not is_dlq_topic(topic) and not is_retry_topic(topic):
+            return topic
+    return None
+
+
+def origin_id(message: MessageExt) -> str:
+    """The id that the sender of a dead letter knows it by."""
+    properties = message.properties
+    return (
+        properties.get(props.UNIQ_KEY)
+        or properties.get(props.DLQ_ORIGIN_MESSAGE_ID)
+        or properties.get(props.ORIGIN_MESSAGE_ID)
+        or message.offset_msg_id
+    )
+
+
+def sent_again(message: MessageExt, topic: str) -> Message:
+    """The message with everything that its sender said, and the id of the one that it repeats.
+
+    Raises CorruptRecord if its body cannot be decompressed.
+    """
+    own = {key: value for key, value in message.properties.items() if key not in props.RESERVED}
+    for added in (props.ORIGIN_GROUP, props.TRANSACTION_ID, props.TRANSACTION_CHECK_TIMES, props.START_DELIVER_TIME):
+        own.pop(added, None)
+    shard_key = own.pop(props.SHARDING_KEY, None)
+    own[props.REPLAY_OF] = origin_id(message)
+    return Message(
+        topic,
+        message.body,
+        tags=message.tags,
+        keys=message.keys,
+        properties=own,
+        flag=message.record.flag,
+        shard_key=shard_key,
+    )
+
+
+async def redrive(
+    admin: AdminClient,
+    messages: AsyncIterable[MessageExt],
+    *,
+    to: str | None = None,
+    rate: float | None = None,
+    producer_group: str = "pyromq_redrive",
+) -> AsyncGenerator[Redriven, None]:
+    """Send messages to the topic that they came from, or to `to`, at most `rate` a second.
+
+    One that cannot be sent does not keep the others from being sent. Nothing is taken out of the dead letters: queues
+    only grow, and `REPLAY_OF` in the new message says which one it repeats.
+    """
+    from pyromq.client.producer.producer import Producer
+
+    pace = Pace(rate)
+    async with Producer(producer_group, client=admin.client) as producer:
+        async for message in messages:
+            await pace.turn()
+            topic = to or origin_topic(message)
+            name = origin_id(message)
+            if topic is None:
+                yield Redriven(name, None, None, None, "it does not say where it came from; say it with --to")
+                continue
+            try:
+                result = await producer.send(sent_again(message, topic))
+            except PyroMQError as exc:
+                yield Redriven(name, topic, None, None, str(exc))
+            else:
+                yield Redriven(name, topic, result.id, place_of(result.queue, result.offset), None)
+
+
+def dead_letter_topic(group: str) -> str:
+    """The topic of a group's dead letters; a name that is one already is taken as it is."""
+    return group if is_dlq_topic(group) else dlq_topic(group)

@@ -1,0 +1,125 @@
+"""Which part of which queues of a topic is meant: all of it, between two times, from an offset on, the end of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyromq.client.admin.times import to_millis
+from pyromq.errors import RouteNotFound
+
+from ..asking import fan_out
+from ..partial import partly
+from ..places import brokers_of_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from pyromq.client.admin import AdminClient
+    from pyromq.protocol.bodies import TopicOffset
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from ..listing import Missing
+
+_EVER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of one queue: offsets from `begin` up to `end`, of these what was stored from `since` to `until`.
+
+    Brokers know times only nearly, so the offsets may take in a message too many; the times, in ms, have the last word.
+    """
+
+    queue: MessageQueue
+    address: str
+    begin: int
+    end: int
+    since: int = 0
+    until: int = _EVER
+
+    @property
+    def count(self) -> int:
+        return max(0, self.end - self.begin)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Parts of the queues of one topic. Those of brokers in `missing` are not known."""
+
+    topic: str
+    spans: tuple[Span, ...]
+    missing: tuple[Missing, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many messages lie in them, as exactly as brokers know times."""
+        return sum(span.count for span in self.spans)
+
+
+async def topic_spans(
+    admin: AdminClient,
+    topic: str,
+    *,
+    broker: str | None = None,
+    queue_id: int | None = None,
+    begin: datetime | None = None,
+    end: datetime | None = None,
+    offset: int | None = None,
+) -> Spans:
+    """What a topic has, or one of its brokers, or one queue; between two times, or from an offset on.
+
+    Raises TopicNotFound, and RouteNotFound for a broker or a queue that the topic has not.
+    """
+    addresses = await brokers_of_topic(admin, topic)
+    if broker is not None and broker not in addresses:
+        raise RouteNotFound(f"topic {topic} is not on broker {broker}; it is on: {', '.join(sorted(addresses))}")
+    table, missing = await partly(admin.topics.stats(topic))
+    chosen = {
+        queue: ends
+        for queue, ends in sorted(table.items())
+        if broker in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
+    }
+    if not chosen and not missing:
+        where = f" on broker {broker}" if broker else ""
+        raise RouteNotFound(f"topic {topic} has no queue{'' if queue_id is None else f' {queue_id}'}{where}")
+    first, first_missing = await _at_time(admin, chosen, begin)
+    last, last_missing = await _at_time(admin, chosen, end)
+    unknown = {each.server: each for each in (*first_missing, *last_missing)}
+    spans = []
+    for queue, ends in chosen.items():
+        if queue.broker_name in addresses and str(queue) not in unknown:
+            low = max(ends.min_offset, first.get(queue, ends.min_offset), offset or 0)
+            # The message that a broker finds for a time may be the last that is meant.
+            high = min(ends.max_offset, last[queue] + 1) if queue in last else ends.max_offset
+            since, until = to_millis(begin) if begin else 0, to_millis(end) if end else _EVER
+            spans.append(Span(queue, addresses[queue.broker_name], low, max(low, high), since, until))
+    return Spans(topic, tuple(spans), (*missing, *unknown.values()))
+
+
+def last_messages(spans: Spans, count: int) -> Spans:
+    """Of each queue at most the last `count`: among them are the last `count` of the topic."""
+    return replace(spans, spans=tuple(replace(span, begin=max(span.begin, span.end - count)) for span in spans.spans))
+
+
+async def _at_time(
+    admin: AdminClient, queues: Mapping[MessageQueue, TopicOffset], when: datetime | None
+) -> tuple[dict[MessageQueue, int], tuple[Missing, ...]]:
+    if when is None:
+        return {}, ()
+    answers = await fan_out({str(queue): queue for queue in queues}, lambda queue: admin.offsets.at_time(queue, when))
+    by_name = {str(queue): queue for queue in queues}
+    return {by_name[name]: offset for name, offset in answers.results.items()}, answers.missing
+
+
+def parse_place(text: str) -> tuple[str, int, int | None]:
+    """`broker:queue` or `broker:queue:offset`. Raises ValueError."""
+    broker, *numbers = text.rsplit(":", 2) if text.count(":") > 1 else text.rsplit(":", 1)
+    if not broker or not 1 <= len(numbers) <= 2 or not all(number.isascii() and number.isdigit() for number in numbers):
+        raise ValueError(f"{text!r} is no place")
+    return broker, int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else None
+
+
+def place_of(queue: MessageQueue, offset: int) -> str:
+    return f"{queue.broker_name}:{queue.queue_id}:{offset}"

@@ -1,0 +1,147 @@
+"""`pyromq bench`: how fast messages are sent and read, from here and now."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyromq.admin import Listing, Pace, last_messages, read_spans
+from pyromq.errors import PyroMQError
+
+from ..failures import CommandFailed, Exit, exit_code
+from ..parameters import Topic
+from ..session import Session
+from ..verbs import changing, new_app, reading, run_app
+from .message.options import chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyromq.client import Producer
+
+app = new_app("How fast messages are sent and read, from this machine, with this client.")
+
+
+def main(arguments: list[str]) -> int:
+    return run_app(app, "bench", arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Times are in milliseconds, None where single messages were not timed."""
+
+    messages: int
+    seconds: float
+    per_second: float
+    mib_per_second: float
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    max_ms: float | None = None
+    failed: int = 0
+
+
+@changing(app, "send", timeout=None)
+async def bench_send(
+    session: Session,
+    topic: Topic,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="How many messages.")] = 10_000,
+    size: Annotated[int, typer.Option("-s", "--size", min=0, max=4 << 20, help="Bytes of each body.")] = 1024,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, max=10_000, help="Sent and not yet answered.")] = 256,
+    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="At most so many a second.")] = None,
+) -> Listing[Measured] | None:
+    """Send messages of zeros to a topic, and say how long it took and how long each had to wait for its answer.
+
+    Example: pyromq bench send orders
+    """
+    await session.admin.topics.route(topic)  # raises TopicNotFound: a typing mistake makes no topic
+    if not session.agreed(f"send {count} messages of {size} bytes to topic {topic}"):
+        return None
+    from pyromq.client import Producer
+
+    async with Producer("pyromq_bench", client=session.admin.client) as producer:
+        try:
+            await producer.send(topic, bytes(size))  # connects
+        except PyroMQError as exc:
+            raise CommandFailed(str(exc), exit_code(exc)) from exc
+        times: list[float] = []
+        failures: list[PyroMQError] = []
+        left = iter(range(count))
+        pace = Pace(rate)
+        began = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(at_once, count)):
+                sending = _send(producer, topic, bytes(size), left=left, pace=pace, times=times, failures=failures)
+                group.create_task(sending, name="bench send")
+        seconds = time.perf_counter() - began
+    if failures:
+        session.note(f"{len(failures)} failed, the first: {failures[0]}")
+        session.exit_code = Exit.REFUSED
+    return Listing.make(Measured, [measured(times, len(times) * size, seconds, len(failures))])
+
+
+async def _send(
+    producer: Producer,
+    topic: str,
+    body: bytes,
+    *,
+    left: Iterator[int],
+    pace: Pace,
+    times: list[float],
+    failures: list[PyroMQError],
+) -> None:
+    for _ in left:  # one iterator for all tasks
+        await pace.turn()
+        began = time.perf_counter()
+        try:
+            await producer.send(topic, body)
+        except PyroMQError as exc:
+            failures.append(exc)
+        else:
+            times.append((time.perf_counter() - began) * 1000)
+
+
+@reading(app, "consume", timeout=None)
+async def bench_consume(
+    session: Session,
+    topic: Topic,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="The last so many messages.")] = 10_000,
+) -> Listing[Measured]:
+    """Read messages of a topic, all queues side by side, and say how long it took. No offset changes.
+
+    Example: pyromq bench consume orders
+    """
+    spans = await chosen(session, topic)
+    if not spans.count:
+        raise CommandFailed(f"topic {topic} has no messages; `pyromq bench send {topic}` makes some", Exit.NOT_FOUND)
+    per_queue = -(-count // max(1, sum(1 for span in spans.spans if span.count)))
+    near = last_messages(spans, per_queue)
+    number = size = 0
+    began = time.perf_counter()
+    async with aclosing(read_spans(session.admin, near)) as messages:
+        async for message in messages:
+            number += 1
+            size += len(message.body)
+            if number == count:
+                break
+    return Listing.make(Measured, [measured([], size, time.perf_counter() - began, 0, number)])
+
+
+def measured(times: Sequence[float], size: int, seconds: float, failed: int, count: int | None = None) -> Measured:
+    """The figures of a run. `times` are those of single messages, in milliseconds; without them `count` says it."""
+    number = len(times) if count is None else count
+    ordered = sorted(times)
+    return Measured(
+        number,
+        seconds,
+        number / seconds if seconds else 0.0,
+        size / seconds / (1 << 20) if seconds else 0.0,
+        ordered[len(ordered) // 2] if ordered else None,
+        ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] if ordered else None,
+        ordered[-1] if ordered else None,
+        failed,
+    )

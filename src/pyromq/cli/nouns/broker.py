@@ -1,0 +1,272 @@
+"""`pyromq broker <verb>`: looking at brokers that run, changing and cleaning them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyromq.admin import Answers, Listing, broker_lag, brokers_in, cluster_table, fan_out
+from pyromq.errors import RouteNotFound
+
+from ..failures import CommandFailed, Exit, nearest
+from ..parameters import Brokers, ClusterName, pairs_of
+from ..session import Session
+from ..verbs import changing, new_app, reading, run_app
+from .changes import Change, SettingChange, changes
+from .pings import Ping, ping_brokers
+from .server_settings import compared, note_unknown, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+app = new_app("Brokers that run: status, settings, lag, cleaning. Without a verb `pyromq broker` runs one.")
+config = new_app("The settings of brokers.")
+clean = new_app("Deleting what nobody needs any more, now instead of at night.")
+app.add_typer(config, name="config")
+app.add_typer(clean, name="clean")
+
+SETTING_PERMISSION = "brokerPermission"
+READ_ONLY, READ_AND_WRITE = "4", "6"
+
+BrokerArgument = Annotated[
+    str | None, typer.Argument(metavar="[BROKER]", help="Its name, or its address; without it all.", show_default=False)
+]
+BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.", show_default=False)]
+
+
+def main(arguments: list[str]) -> int:
+    return run_app(app, "broker", arguments)
+
+
+# Looking
+
+
+@reading(app, "list")
+async def list_brokers(session: Session, cluster: ClusterName = None) -> Listing[Any]:
+    """All brokers; the same as `pyromq cluster list`.
+
+    Example: pyromq broker list -o json
+    """
+    return await cluster_table(session.admin, cluster)
+
+
+@reading(app, "status")
+async def status(
+    session: Session, broker: BrokerArgument = None, cluster: ClusterName = None
+) -> Listing[Any] | dict[str, str]:
+    """What brokers measure of themselves.
+
+    Example: pyromq broker status broker-a
+    """
+    answers = await _ask(session, broker, cluster, session.admin.brokers.runtime)
+    return shown(answers.some(), missing=answers.missing)
+
+
+@reading(app, "lag", timeout=10.0)
+async def lag(
+    session: Session,
+    broker: BrokerArgument = None,
+    min_lag: Annotated[int, typer.Option("-l", "--min-lag", metavar="N", help="Only queues so far behind.")] = 0,
+    ordered: Annotated[bool, typer.Option("--ordered", help="Only ordered topics.")] = False,
+) -> Listing[Any]:
+    """How far all groups are on a broker, in one request.
+
+    Example: pyromq broker lag broker-a --min-lag 1000
+    """
+    found = await broker_lag(session.admin, await _places(session, broker, None), ordered=ordered)
+    rows = [row for row in found.rows if row.lag >= min_lag]
+    summary = f"lag {sum(row.lag for row in found.rows)} in {len(found.rows)} queues, {len(rows)} shown"
+    return Listing.make(found.of, rows, found.missing, summary)
+
+
+@reading(app, "ping")
+async def ping(
+    session: Session,
+    broker: BrokerArgument = None,
+    count: Annotated[int, typer.Option("--count", min=1, max=1000, help="Questions for each.")] = 5,
+) -> Listing[Ping]:
+    """How long a broker takes to answer. Sends no message.
+
+    Example: pyromq broker ping broker-a --count 20
+    """
+    places = await _places(session, broker, None)
+    return await ping_brokers(session.admin, {address: name for name, address in places.items()}, count)
+
+
+# Settings
+
+
+@reading(config, "get")
+async def get(
+    session: Session,
+    broker: BrokerArgument = None,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Only these.")] = None,
+    cluster: ClusterName = None,
+) -> Listing[Any] | dict[str, str]:
+    """The settings of brokers, by RocketMQ's keys.
+
+    Example: pyromq broker config get broker-a fileReservedTime
+    """
+    if broker is not None and ":" not in broker:
+        known = brokers_in(await session.admin.brokers.cluster_info())
+        if broker not in known and not nearest(broker, known):
+            # No broker, nor like one: a key, of all of them.
+            keys = [broker, *(keys or ())]
+            broker = None
+    answers = await _ask(session, broker, cluster, session.admin.brokers.config)
+    return shown(answers.some(), keys or (), answers.missing)
+
+
+@changing(config, "set")
+async def set_config(
+    session: Session,
+    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="What to set, or KEY VALUE.")],
+    brokers: Brokers = None,
+    cluster: ClusterName = None,
+) -> Listing[SettingChange] | None:
+    """Change settings of brokers, at once and in their files. Needs -b or -c.
+
+    Example: pyromq broker config set fileReservedTime=48 -b broker-a
+    """
+    wanted = pairs_of(pairs)
+    if not brokers and cluster is None:
+        raise CommandFailed("say where: -b BROKER, or -c CLUSTER for all of its brokers", Exit.USAGE)
+    if brokers:
+        places = {name: address for each in brokers for name, address in (await _places(session, each, None)).items()}
+    else:
+        places = {row.address: row.address for row in (await cluster_table(session.admin, cluster)).rows}
+    before = await fan_out(places, session.admin.brokers.config)
+    if before.missing:
+        raise before.missing[0].error
+    note_unknown(session, before.results, wanted)
+    said = ", ".join(f"{key}={value}" for key, value in wanted.items())
+    if not session.agreed(f"set {said} on {', '.join(places)}"):
+        return None
+    await session.admin.brokers.set_config(wanted, brokers=list(places.values()))
+    after = await fan_out(places, session.admin.brokers.config)
+    return compared(before.results, after.results, wanted)
+
+
+# Draining
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """`topics` is how many topics of the broker a name server changed."""
+
+    broker: str
+    change: str
+    name_server: str
+    topics: int
+
+
+@changing(app, "drain")
+async def drain(session: Session, broker: BrokerName) -> Listing[Drained] | None:
+    """Let nobody send to a broker any more, so that it can be stopped when everything is consumed.
+
+    Name servers take it out of the routes for producers at once; its setting brokerPermission keeps it so.
+
+    Example: pyromq broker drain broker-a
+    """
+    address = (await _named(session, broker))[broker]
+    if not session.agreed(f"make broker {broker} read-only"):
+        return None
+    counts = await session.admin.brokers.wipe_write_perm(broker)
+    await session.admin.brokers.set_config({SETTING_PERMISSION: READ_ONLY}, brokers=address)
+    return _drained(broker, "read-only", counts)
+
+
+@changing(app, "undrain")
+async def undrain(session: Session, broker: BrokerName) -> Listing[Drained] | None:
+    """Undo `drain`.
+
+    Example: pyromq broker undrain broker-a
+    """
+    address = (await _named(session, broker))[broker]
+    if not session.agreed(f"let producers send to broker {broker} again"):
+        return None
+    await session.admin.brokers.set_config({SETTING_PERMISSION: READ_AND_WRITE}, brokers=address)
+    return _drained(broker, "writable", await session.admin.brokers.add_write_perm(broker))
+
+
+def _drained(broker: str, change: str, counts: dict[str, int]) -> Listing[Drained]:
+    return Listing.make(Drained, (Drained(broker, change, server, topics) for server, topics in counts.items()))
+
+
+# Cleaning
+
+
+@changing(clean, "queues", timeout=30.0)
+async def clean_queues(
+    session: Session, brokers: Brokers = None, cluster: ClusterName = None
+) -> Listing[Change] | None:
+    """Delete consume queues whose messages are all gone from the log.
+
+    Example: pyromq broker clean queues -b broker-a --yes
+    """
+    what = "delete consume queues without messages"
+    return await _clean(session, what, session.admin.brokers.clean_queues, brokers, cluster)
+
+
+@changing(clean, "topics", timeout=30.0)
+async def clean_topics(
+    session: Session, brokers: Brokers = None, cluster: ClusterName = None
+) -> Listing[Change] | None:
+    """Delete consume queues of topics that do not exist.
+
+    Example: pyromq broker clean topics -c DefaultCluster --yes
+    """
+    what = "delete consume queues of topics that do not exist"
+    return await _clean(session, what, session.admin.brokers.clean_topics, brokers, cluster)
+
+
+@changing(clean, "log", timeout=30.0)
+async def clean_log(session: Session, brokers: Brokers = None, cluster: ClusterName = None) -> Listing[Change] | None:
+    """Delete files of the log that have been kept long enough.
+
+    Example: pyromq broker clean log --yes
+    """
+    what = "delete expired files of the commit log"
+    return await _clean(session, what, session.admin.brokers.clean_log, brokers, cluster)
+
+
+async def _clean(
+    session: Session,
+    what: str,
+    operation: Callable[..., Awaitable[list[str]]],
+    brokers: list[str] | None,
+    cluster: str | None,
+) -> Listing[Change] | None:
+    where = ", ".join(brokers) if brokers else f"all brokers of {cluster}" if cluster else "all brokers"
+    if not session.agreed(f"{what} on {where}", dangerous=True):
+        return None
+    addresses = await operation(cluster=cluster, brokers=brokers or None)
+    return changes(what.partition(" ")[2], "deleted", addresses)
+
+
+# Where
+
+
+async def _ask(
+    session: Session, broker: str | None, cluster: str | None, ask: Callable[[str], Awaitable[dict[str, str]]]
+) -> Answers[dict[str, str]]:
+    return await fan_out(await _places(session, broker, cluster), ask)
+
+
+async def _places(session: Session, broker: str | None, cluster: str | None) -> dict[str, str]:
+    """Addresses by what people call them."""
+    if broker is not None and ":" in broker:
+        return {broker: broker}
+    if broker is not None:
+        return await _named(session, broker)
+    return brokers_in(await session.admin.brokers.cluster_info(), cluster)
+
+
+async def _named(session: Session, broker: str) -> dict[str, str]:
+    known = brokers_in(await session.admin.brokers.cluster_info())
+    if broker not in known:
+        near = nearest(broker, known) or sorted(known)
+        raise RouteNotFound(f"there is no broker {broker}; there are: {', '.join(near) or 'none'}")
+    return {broker: known[broker]}

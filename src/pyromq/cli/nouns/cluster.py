@@ -1,0 +1,68 @@
+"""`pyromq cluster`: all brokers in one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from pyromq.admin import Listing, cluster_table
+
+from ..parameters import ClusterName
+from ..session import Session
+from ..verbs import new_app, reading, run_app
+from .pings import Ping, ping_brokers
+
+app = new_app("Clusters and their brokers, with what they measure.")
+
+
+def main(arguments: list[str]) -> int:
+    return run_app(app, "cluster", arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class DayRow:
+    """How many messages came and went."""
+
+    cluster: str
+    broker: str
+    id: int
+    in_today: int | None
+    out_today: int | None
+    in_yesterday: int | None
+    out_yesterday: int | None
+
+
+@reading(app, "list")
+async def list_clusters(
+    session: Session,
+    cluster: ClusterName = None,
+    totals: Annotated[bool, typer.Option("-m", "--totals", help="Messages of today and yesterday instead.")] = False,
+) -> Listing[Any]:
+    """All brokers: version, rates, waiting, age of the oldest message, disk.
+
+    Example: pyromq cluster list --totals
+    """
+    found = await cluster_table(session.admin, cluster)
+    if not totals:
+        return found
+    rows = (
+        DayRow(row.cluster, row.broker, row.id, row.in_today, row.out_today, row.in_yesterday, row.out_yesterday)
+        for row in found.rows
+    )
+    return Listing.make(DayRow, rows, found.missing)
+
+
+@reading(app, "ping")
+async def ping(
+    session: Session,
+    cluster: ClusterName = None,
+    count: Annotated[int, typer.Option("--count", min=1, max=1000, help="Questions for each.")] = 5,
+) -> Listing[Ping]:
+    """How long brokers take to answer. Sends no message.
+
+    Example: pyromq cluster ping --count 20
+    """
+    brokers = {row.address: row.broker for row in (await cluster_table(session.admin, cluster)).rows}
+    return await ping_brokers(session.admin, brokers, count)

@@ -1,0 +1,143 @@
+"""`pyromq context`: named connections, so that nobody has to type addresses and secrets."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import typer
+
+from pyromq.admin import Listing
+
+from .. import context_file
+from ..context_file import Context
+from ..failures import CommandFailed, Exit
+from ..session import Session
+from ..verbs import changing, new_app, reading, run_app
+
+app = new_app("Named connections, for --context. One of them is the current one.")
+
+MASKED = "********"
+
+ContextArgument = Annotated[str, typer.Argument(metavar="NAME", help="The context.", show_default=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRow:
+    name: str
+    current: bool
+    namesrv: str
+    access_key: str | None
+    tls: bool
+
+
+def main(arguments: list[str]) -> int:
+    return run_app(app, "context", arguments)
+
+
+@changing(app, "add", connects=False)
+async def add(
+    session: Session,
+    name: ContextArgument,
+    address: Annotated[str, typer.Option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers, by ';'.")],
+    *,
+    access_key: Annotated[str | None, typer.Option("--access-key", metavar="KEY", help="Who asks.")] = None,
+    secret_key: Annotated[
+        str | None,
+        typer.Option("--secret-key", metavar="-", help="'-' reads it from stdin, where no other user sees it."),
+    ] = None,
+    security_token: Annotated[str | None, typer.Option("--security-token", metavar="TOKEN")] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt.")] = False,
+    limit: Annotated[float | None, typer.Option("--timeout", metavar="SEC", min=0.1, help="For its commands.")] = None,
+    use: Annotated[bool, typer.Option("--use", help="Make it the current one.")] = False,
+) -> None:
+    """Save a connection under a name; one of that name is replaced.
+
+    Example: pyromq context add staging -n 10.0.0.5:9876
+    """
+    from pyromq.client.name_server_addresses import configured
+
+    configured(address)  # raises ConfigError
+    if secret_key == "-":
+        secret_key = sys.stdin.readline().strip()
+    if bool(access_key) != bool(secret_key):
+        raise CommandFailed("--access-key and --secret-key go together", Exit.USAGE)
+    file = context_file.path(os.environ)
+    contexts = context_file.load(file)
+    if not session.agreed(f"save context {name} in {file}"):
+        return
+    contexts = contexts.with_context(Context(name, address, access_key, secret_key, security_token, tls, limit))
+    if use or len(contexts.table) == 1:
+        contexts = replace(contexts, current=name)
+    context_file.save(file, contexts)
+    session.note(f"saved in {file}{', now the current one' if contexts.current == name else ''}")
+
+
+@changing(app, "use", connects=False)
+async def use(session: Session, name: ContextArgument) -> None:
+    """Make a context the one that counts when nobody says otherwise.
+
+    Example: pyromq context use staging
+    """
+    file = context_file.path(os.environ)
+    contexts = context_file.load(file)
+    contexts.get(name)
+    if session.agreed(f"use context {name}"):
+        context_file.save(file, replace(contexts, current=name))
+        if os.environ.get("NAMESRV_ADDR"):
+            session.note("NAMESRV_ADDR is set, and comes first")
+
+
+@reading(app, "list", connects=False)
+async def list_contexts(session: Session) -> Listing[ContextRow]:
+    """All contexts.
+
+    Example: pyromq context list
+    """
+    contexts = context_file.load(context_file.path(os.environ))
+    rows = (
+        ContextRow(name, name == contexts.current, each.namesrv, each.access_key, each.tls)
+        for name, each in sorted(contexts.table.items())
+    )
+    return Listing.make(ContextRow, rows)
+
+
+@reading(app, "show", connects=False)
+async def show(
+    session: Session,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Without it the current one.")] = None,
+) -> dict[str, Any]:
+    """A context; its secrets are not shown.
+
+    Example: pyromq context show staging
+    """
+    contexts = context_file.load(context_file.path(os.environ))
+    wanted = name or contexts.current
+    if wanted is None:
+        raise CommandFailed("no context is the current one; `pyromq context use NAME` chooses one", Exit.NOT_FOUND)
+    context = contexts.get(wanted)
+    return {
+        "name": context.name,
+        "current": context.name == contexts.current,
+        "namesrv": context.namesrv,
+        "accessKey": context.access_key,
+        "secretKey": MASKED if context.secret_key else None,
+        "securityToken": MASKED if context.security_token else None,
+        "tls": context.tls,
+        "timeout": context.timeout,
+    }
+
+
+@changing(app, "delete", connects=False)
+async def delete(session: Session, name: ContextArgument) -> None:
+    """Forget a context.
+
+    Example: pyromq context delete staging
+    """
+    file = context_file.path(os.environ)
+    contexts = context_file.load(file)
+    contexts.get(name)
+    if session.agreed(f"delete context {name}", dangerous=True):
+        context_file.save(file, contexts.without(name))

@@ -1,0 +1,267 @@
+"""`pyromq dlq`: dead letters, what groups failed at too often."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime  # noqa: TC003 - a field of rows
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyromq.admin import (
+    DeadLetters,
+    Listing,
+    Redriven,
+    dead_letter_list,
+    dead_letter_topic,
+    last_messages,
+    origin_id,
+    origin_topic,
+    read_spans,
+    redrive,
+    topic_route,
+)
+from pyromq.client.admin.times import from_millis
+from pyromq.errors import NoPermission, TopicNotFound
+
+from ..failures import CommandFailed, Exit, nearest
+from ..output import Output
+from ..parameters import Group
+from ..session import Session
+from ..verbs import changing, new_app, reading, run_app
+from .changes import Change, changes
+from .message.files import AsForm, ToFile, write_messages
+from .message.options import Begin, End, Grep, Tag, Where, chosen, wanted
+from .message.rows import body_of, cell_of, encoded
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from pyromq.admin import Spans
+    from pyromq.protocol.message import MessageExt
+
+    from .message.options import Wanted
+
+app = new_app("Dead letters: what groups failed at too often, and sending it once more.")
+
+_PROGRESS = 2.0
+
+
+def main(arguments: list[str]) -> int:
+    return run_app(app, "dlq", arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One dead letter. `id` is the one that its sender knows, `at` where it lies among the dead letters."""
+
+    id: str
+    stored: datetime | None
+    origin: str | None
+    retries: int
+    at: str
+    tags: str | None
+    keys: tuple[str, ...]
+    body: str
+    encoding: str = field(metadata={"hidden": True})
+    size: int = field(metadata={"hidden": True})
+    offset_id: str = field(metadata={"hidden": True})
+    properties: dict[str, str] = field(metadata={"hidden": True})
+
+
+@reading(app, "list", timeout=10.0)
+async def list_dead_letters(
+    session: Session,
+    every: Annotated[bool, typer.Option("--all", help="Also groups that have none any more.")] = False,
+) -> Listing[DeadLetters]:
+    """The groups that have dead letters, and how many.
+
+    Example: pyromq dlq list
+    """
+    found = await dead_letter_list(session.admin)
+    return found if every else found.with_rows(row for row in found.rows if row.messages != 0)
+
+
+@reading(app, "show", timeout=60.0)
+async def show(
+    session: Session,
+    group: Group,
+    *,
+    begin: Begin = None,
+    end: End = None,
+    tag: Tag = None,
+    where: Where = None,
+    grep: Grep = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Of each queue the last N.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 is all.")] = 50,
+) -> AsyncIterator[DeadLetter]:
+    """The dead letters of a group, with where they came from.
+
+    Example: pyromq dlq show billing
+    """
+    want = wanted(tag, None, where, grep)
+    spans = await _letters(session, group, begin, end)
+    if last is not None:
+        spans = last_messages(spans, last)
+    count = 0
+    async with aclosing(_reading(session, spans, want)) as messages:
+        async for message in messages:
+            if limit and count == limit:
+                session.note(f"there are more than {limit}; --limit 0 shows all, --last the last")
+                return
+            count += 1
+            yield _row(message, session.printer.output)
+
+
+@changing(app, "redrive", timeout=None)
+async def redrive_letters(
+    session: Session,
+    group: Group,
+    *,
+    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only these; may be repeated.")] = None,
+    begin: Begin = None,
+    end: End = None,
+    tag: Tag = None,
+    where: Where = None,
+    grep: Grep = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="Not to where they came from.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="At most so many a second.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 is all.")] = 0,
+) -> AsyncIterator[Redriven]:
+    """Send dead letters once more, to the topics that they came from.
+
+    The new messages carry the id of the old ones in the property REPLAY_OF. The dead letters stay where they are, so
+    choose by --begin, --id or the other options if some were sent before.
+
+    Example: pyromq dlq redrive billing --yes
+    """
+    want = wanted(tag, None, where, grep)
+    spans = await _letters(session, group, begin, end)
+    chosen_ids = set(ids or ())
+    async with aclosing(_reading(session, spans, want)) as messages:
+        total = 0
+        async for message in messages:
+            total += not chosen_ids or bool(chosen_ids & _names(message))
+            if limit and total == limit:
+                break
+    if not total:
+        raise CommandFailed(f"group {group} has no dead letter that fits", Exit.NOT_FOUND)
+    where_to = f"topic {to}" if to else "where they came from"
+    if not session.agreed(f"send {total} dead letters of group {group} to {where_to}", dangerous=True):
+        return
+    done = failed = 0
+    spoke = time.monotonic()
+    async with (
+        aclosing(_chosen_letters(session, spans, want, chosen_ids, total)) as letters,
+        aclosing(redrive(session.admin, letters, to=to, rate=rate)) as outcomes,
+    ):
+        async for outcome in outcomes:
+            done += 1
+            failed += outcome.error is not None
+            yield outcome
+            if time.monotonic() - spoke > _PROGRESS:
+                spoke = time.monotonic()
+                session.note(f"{done} of {total}, {failed} failed")
+    session.note(f"sent {done - failed} of {total}" + (f"; {failed} failed" if failed else ""))
+    if failed:
+        session.exit_code = Exit.REFUSED
+
+
+@reading(app, "export", timeout=None)
+async def export(
+    session: Session, group: Group, file: ToFile, to: AsForm = None, begin: Begin = None, end: End = None
+) -> None:
+    """Write the dead letters of a group to a file, which `message import` reads.
+
+    Example: pyromq dlq export billing -f dead.ndjson
+    """
+    spans = await _letters(session, group, begin, end)
+    try:
+        await write_messages(session, spans, wanted(None, None, None, None), file, to)
+    except NoPermission as exc:
+        raise _unreadable(spans.topic) from exc
+
+
+@changing(app, "purge", timeout=10.0)
+async def purge(session: Session, group: Group) -> Listing[Change] | None:
+    """Delete all dead letters of a group, by deleting their topic; the next dead letter makes it anew.
+
+    Example: pyromq dlq purge billing --yes
+    """
+    spans = await _letters(session, group, None, None)
+    places = [row.broker for row in (await topic_route(session.admin, spans.topic)).rows]
+    what = f"delete {spans.count} dead letters of group {group} on {', '.join(places)}"
+    if not session.agreed(what, dangerous=True):
+        return None
+    await session.admin.topics.delete(spans.topic)
+    return changes(spans.topic, "deleted", places)
+
+
+async def _letters(session: Session, group: str, begin: str | None, end: str | None) -> Spans:
+    topic = dead_letter_topic(group)
+    try:
+        return await chosen(session, topic, begin, end)
+    except TopicNotFound as exc:
+        listing = await dead_letter_list(session.admin)
+        near = nearest(group, [row.group for row in listing.rows])
+        hint = f"did you mean {' or '.join(near)}?" if near else "`pyromq dlq list` shows who has some"
+        raise CommandFailed(
+            f"group {group} has no dead letters at {session.target.namesrv}; {hint}", Exit.NOT_FOUND
+        ) from exc
+
+
+async def _reading(session: Session, spans: Spans, want: Wanted) -> AsyncGenerator[MessageExt, None]:
+    try:
+        async with aclosing(read_spans(session.admin, spans, want.expression)) as messages:
+            async for message in messages:
+                if want.fits(message):
+                    yield message
+    except NoPermission as exc:
+        raise _unreadable(spans.topic) from exc
+
+
+async def _chosen_letters(
+    session: Session, spans: Spans, want: Wanted, ids: set[str], count: int
+) -> AsyncGenerator[MessageExt, None]:
+    left = count
+    async with aclosing(_reading(session, spans, want)) as messages:
+        async for message in messages:
+            if ids and not ids & _names(message):
+                continue
+            yield message
+            left -= 1
+            if not left:
+                return
+
+
+def _names(message: MessageExt) -> set[str]:
+    return {origin_id(message), message.msg_id, message.offset_msg_id}
+
+
+def _unreadable(topic: str) -> CommandFailed:
+    """Brokers of 4.x make the topic of dead letters one that can only be written to."""
+    return CommandFailed(
+        f"topic {topic} may not be read; `pyromq topic perm {topic} rw` allows it", Exit.NOT_AUTHORISED
+    )
+
+
+def _row(message: MessageExt, output: Output) -> DeadLetter:
+    body = body_of(message)
+    shown, encoding = (cell_of(body), "shown") if output is Output.table else encoded(body)
+    return DeadLetter(
+        origin_id(message),
+        from_millis(message.store_timestamp),
+        origin_topic(message),
+        message.reconsume_times,
+        f"{message.broker_name}:{message.queue_id}:{message.queue_offset}",
+        message.tags,
+        tuple(message.keys),
+        shown,
+        encoding,
+        len(body),
+        message.offset_msg_id,
+        message.properties,
+    )

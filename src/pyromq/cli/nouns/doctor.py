@@ -1,0 +1,50 @@
+"""`pyromq doctor`: what is wrong with a cluster, seen from here, and what to do about it.
+
+Ends with 0 if all is well, with 6 if something is not, with 5 if no name server can be reached.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyromq.admin import Finding, Health, Listing, examine
+
+from ..failures import Exit
+from ..session import Session
+from ..verbs import new_app, reading, run_app
+
+if TYPE_CHECKING:
+    from pyromq.client import Client
+
+app = new_app("What is wrong with a cluster, seen from here, and what to do about it.", alone=True)
+
+
+def main(arguments: list[str]) -> int:
+    return run_app(app, "doctor", arguments)
+
+
+@reading(app, "doctor", timeout=10.0)
+async def doctor(
+    session: Session,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not well.")] = False,
+) -> Listing[Finding]:
+    """Look at a cluster as a client would: names, addresses, clocks, disks, subscriptions. Changes nothing.
+
+    Each finding says what to do. Ends with 0 if all is well, with 6 if something is not, and with 5 if no name server
+    can be reached.
+
+    Example: pyromq doctor
+    """
+
+    def client(address: str) -> Client:
+        return dataclasses.replace(session.target, namesrv=address).client()
+
+    found = await examine(session.target.addresses, client)
+    if any(row.status is not Health.OK for row in found.rows):
+        session.exit_code = Exit.THRESHOLD
+    if all(row.status is Health.FAIL for row in found.rows) and len(found.rows) == len(session.target.addresses):
+        session.exit_code = Exit.UNREACHABLE
+    return found.with_rows(row for row in found.rows if row.status is not Health.OK) if quiet else found

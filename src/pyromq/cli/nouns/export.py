@@ -1,0 +1,98 @@
+"""`pyromq export`: what a cluster is, as a document: its topics and groups, its settings, what it carries."""
+
+from __future__ import annotations
+
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyromq.admin import cluster_configs, cluster_metadata, cluster_size
+
+from ..failures import CommandFailed, Exit
+from ..output import Output, Printer
+from ..parameters import ClusterName
+from ..session import Session
+from ..verbs import new_app, reading, run_app
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyromq.admin import Missing
+
+app = new_app("What a cluster is, as a JSON document: topics and groups, settings, what it carries.")
+
+ToFile = Annotated[Path, typer.Option("-f", "--file", metavar="FILE", help="The file to write; - is stdout.")]
+STDOUT = Path("-")
+
+
+def main(arguments: list[str]) -> int:
+    return run_app(app, "export", arguments)
+
+
+@reading(app, "metadata", timeout=10.0)
+async def metadata(
+    session: Session,
+    file: ToFile = STDOUT,
+    cluster: ClusterName = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Retry and dead-letter topics, too.")] = False,
+) -> None:
+    """Topics and groups, as `pyromq apply -f` takes them; with -o yaml as YAML.
+
+    Example: pyromq export metadata -f shop.json, and elsewhere: pyromq apply -f shop.json
+    """
+    import msgspec
+
+    found = await cluster_metadata(session.admin, cluster, retry=retry)
+    what = f"{len(found.topics)} topics and {len(found.groups)} groups"
+    write_document(session, msgspec.to_builtins(found), file, what)
+
+
+@reading(app, "configs", timeout=10.0)
+async def configs(session: Session, file: ToFile = STDOUT, cluster: ClusterName = None) -> None:
+    """The settings of all name servers and brokers.
+
+    Example: pyromq export configs -f before.json
+    """
+    found = await cluster_configs(session.admin, cluster)
+    document = {"nameServers": found.name_servers, "brokers": found.brokers}
+    count = len(found.name_servers) + sum(map(len, found.brokers.values()))
+    write_document(session, document, file, f"the settings of {count} servers")
+    _note(session, found.missing)
+
+
+@reading(app, "report", timeout=20.0)
+async def report(session: Session, file: ToFile = STDOUT, cluster: ClusterName = None) -> None:
+    """What brokers carry, and on what: rates, messages a day, topics, groups, disks, versions of clients.
+
+    Example: pyromq export report -o yaml
+    """
+    found = await cluster_size(session.admin, cluster)
+    document = {"brokers": found.brokers, "total": found.total, "clients": found.clients}
+    write_document(session, document, file, f"what {len(found.brokers)} brokers carry")
+    _note(session, found.missing)
+
+
+def write_document(session: Session, document: Mapping[str, Any], file: Path, what: str) -> None:
+    """Print a document, or make it a file, which is never half written."""
+    printer = Printer(Output.yaml if session.asked.output is Output.yaml else Output.json)
+    if file == STDOUT:
+        printer.record(document)
+        return
+    part = file.with_name(file.name + ".part")
+    try:
+        with part.open("w", encoding="utf-8") as target, redirect_stdout(target):
+            printer.record(document)
+        part.replace(file)
+    except OSError as exc:
+        raise CommandFailed(f"{file} cannot be written: {exc.strerror}", Exit.USAGE) from exc
+    finally:
+        part.unlink(missing_ok=True)
+    session.note(f"wrote {what} to {file}")
+
+
+def _note(session: Session, missing: tuple[Missing, ...]) -> None:
+    for each in missing:
+        session.note(f"incomplete: {each}")
+        session.exit_code = Exit.REFUSED

@@ -1,0 +1,371 @@
+"""`pyromq group`: consumer groups, their lag, members and settings; `group offsets` is in a file of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from pyromq.admin import (
+    Listing,
+    Observation,
+    group_clients,
+    group_inspect,
+    group_lag,
+    group_list,
+    observe,
+    people_groups,
+    with_clients,
+)
+from pyromq.errors import ConsumerNotOnline
+from pyromq.protocol.bodies import MessageRequestMode, SubscriptionGroupConfig
+
+from ..failures import CommandFailed, Exit
+from ..parameters import Brokers, ClusterName, Group, Topic, TopicOption
+from ..session import Session
+from ..verbs import changing, new_app, reading, run_app
+from . import group_offsets
+from .changes import Change, changes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+app = new_app("Consumer groups: lag, members, settings, offsets.")
+app.add_typer(group_offsets.app, name="offsets")
+
+Switch = bool | None
+Consume = Annotated[Switch, typer.Option("--consume/--no-consume", help="Whether it may consume at all.")]
+FromMin = Annotated[Switch, typer.Option("--from-min/--no-from-min", help="Whether it may begin at the first message.")]
+Broadcast = Annotated[Switch, typer.Option("--broadcast/--no-broadcast", help="Whether it may broadcast.")]
+Orderly = Annotated[Switch, typer.Option("--orderly/--no-orderly", help="Whether it consumes in order (5.x).")]
+Notify = Annotated[Switch, typer.Option("--notify/--no-notify", help="Whether members hear who comes and goes.")]
+RetryQueues = Annotated[int | None, typer.Option("--retry-queues", min=0, help="Queues of its retry topic.")]
+RetryMax = Annotated[int | None, typer.Option("--retry-max", min=-1, help="Tries before a message is a dead letter.")]
+BrokerId = Annotated[int | None, typer.Option("--broker-id", min=0, help="Which replica to read from.")]
+SlowBrokerId = Annotated[int | None, typer.Option("--slow-broker-id", min=0, help="The same for a slow group.")]
+
+
+def main(arguments: list[str]) -> int:
+    return run_app(app, "group", arguments)
+
+
+# Looking
+
+
+@reading(app, "list", timeout=5.0)
+async def list_groups(
+    session: Session,
+    cluster: ClusterName = None,
+    clients: Annotated[bool, typer.Option("--clients", help="With who is online: asks for each group.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="RocketMQ's own groups, too.")] = False,
+) -> Listing[Any]:
+    """All groups with their lag.
+
+    Example: pyromq group list --clients
+    """
+    found = await group_list(session.admin, cluster)
+    if not system:
+        found = found.with_rows(people_groups(found.rows))
+    return await with_clients(session.admin, found) if clients else found
+
+
+@reading(app, "lag")
+async def lag(
+    session: Session,
+    group: Group,
+    topic: TopicOption = None,
+    clients: Annotated[bool, typer.Option("--clients", help="With who has each queue: asks every member.")] = False,
+) -> Listing[Any]:
+    """How far a group is, queue by queue.
+
+    Example: pyromq group lag billing -t orders
+    """
+    return await group_lag(session.admin, group, topic, clients=clients)
+
+
+@reading(app, "clients")
+async def clients(session: Session, group: Group) -> Listing[Any]:
+    """Who consumes, and what.
+
+    Example: pyromq group clients billing
+    """
+    return await _online(session, group, group_clients(session.admin, group))
+
+
+@reading(app, "inspect", timeout=15.0)
+async def inspect(
+    session: Session,
+    group: Group,
+    client: Annotated[str | None, typer.Option("-i", "--client", metavar="ID", help="Only this one.")] = None,
+    stacks: Annotated[bool, typer.Option("-s", "--stacks", help="With what each thread is doing.")] = False,
+) -> Listing[Any]:
+    """What the members of a group are doing, and whether they subscribe the same.
+
+    Example: pyromq group inspect billing --stacks
+    """
+    found = await _online(session, group, group_inspect(session.admin, group, client, stacks=stacks))
+    if client is not None and client not in {row.client for row in found.rows}:
+        names = ", ".join(row.client for row in found.rows)
+        raise CommandFailed(f"group {group} has no client {client}; it has: {names}", Exit.NOT_FOUND)
+    if stacks:
+        for row in found.rows:
+            session.text(f"{row.client}\n{row.stacks or 'no stacks'}\n")
+    return found
+
+
+@reading(app, "watch", timeout=None)
+async def watch(
+    session: Session,
+    groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Only these.")] = None,
+    every: Annotated[float, typer.Option("--every", metavar="SEC", min=0.1, help="Between two looks.")] = 60.0,
+    min_lag: Annotated[int, typer.Option("-l", "--min-lag", metavar="N", min=1, help="A smaller lag is none.")] = 1,
+    looks: Annotated[int, typer.Option("--looks", metavar="N", min=0, help="End after so many; 0 is never.")] = 0,
+) -> AsyncIterator[Observation]:
+    """Signs of trouble, as they are seen: lag, members that are stuck, subscriptions that differ. Goes on until Ctrl-C.
+
+    Example: pyromq group watch billing --every 10 --min-lag 1000
+    """
+    done = 0
+    while True:
+        found = await observe(session.admin, groups or (), min_lag=min_lag)
+        for row in found.rows:
+            yield row
+        for each in found.missing:
+            session.note(f"incomplete: {each}")
+        done += 1
+        if done == looks:
+            break
+        await asyncio.sleep(every)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """A group on one broker."""
+
+    broker: str
+    consume: bool
+    from_min: bool
+    broadcast: bool
+    orderly: bool
+    retry_queues: int
+    retry_max: int
+    broker_id: int
+    slow_broker_id: int
+    notify: bool
+    attributes: dict[str, str] = field(metadata={"hidden": True})
+
+
+@reading(app, "describe")
+async def describe(session: Session, group: Group, cluster: ClusterName = None) -> Listing[GroupSettings]:
+    """The settings of a group on every broker.
+
+    Example: pyromq group describe billing
+    """
+    configs = await session.admin.groups.config(group, cluster)
+    rows = [
+        GroupSettings(
+            address,
+            config.consume_enable,
+            config.consume_from_min_enable,
+            config.consume_broadcast_enable,
+            config.consume_message_orderly,
+            config.retry_queue_nums,
+            config.retry_max_times,
+            config.broker_id,
+            config.which_broker_when_consume_slowly,
+            config.notify_consumer_ids_changed_enable,
+            config.attributes,
+        )
+        for address, config in sorted(configs.items())
+    ]
+    return Listing.make(GroupSettings, rows)
+
+
+# Changing
+
+
+@changing(app, "create")
+async def create(
+    session: Session,
+    group: Group,
+    *,
+    cluster: ClusterName = None,
+    brokers: Brokers = None,
+    consume: Consume = None,
+    from_min: FromMin = None,
+    broadcast: Broadcast = None,
+    orderly: Orderly = None,
+    notify: Notify = None,
+    retry_queues: RetryQueues = None,
+    retry_max: RetryMax = None,
+    broker_id: BrokerId = None,
+    slow_broker_id: SlowBrokerId = None,
+) -> Listing[Change] | None:
+    """Make a group on all brokers, or on some. One that is there gets these settings, all of them.
+
+    Example: pyromq group create billing --retry-max 5
+    """
+    fields = _fields(
+        consume=consume,
+        from_min=from_min,
+        broadcast=broadcast,
+        orderly=orderly,
+        notify=notify,
+        retry_queues=retry_queues,
+        retry_max=retry_max,
+        broker_id=broker_id,
+        slow_broker_id=slow_broker_id,
+    )
+    if not session.agreed(f"create group {group}"):
+        return None
+    config = msgspec.structs.replace(SubscriptionGroupConfig(group_name=group), **fields)
+    addresses = await session.admin.groups.create(config, cluster=cluster, brokers=brokers or None)
+    return changes(group, "created", addresses)
+
+
+@changing(app, "update")
+async def update(
+    session: Session,
+    group: Group,
+    *,
+    cluster: ClusterName = None,
+    brokers: Brokers = None,
+    consume: Consume = None,
+    from_min: FromMin = None,
+    broadcast: Broadcast = None,
+    orderly: Orderly = None,
+    notify: Notify = None,
+    retry_queues: RetryQueues = None,
+    retry_max: RetryMax = None,
+    broker_id: BrokerId = None,
+    slow_broker_id: SlowBrokerId = None,
+) -> Listing[Change] | None:
+    """Change some settings of a group, and leave the others as they are.
+
+    Example: pyromq group update billing --no-consume
+    """
+    fields = _fields(
+        consume=consume,
+        from_min=from_min,
+        broadcast=broadcast,
+        orderly=orderly,
+        notify=notify,
+        retry_queues=retry_queues,
+        retry_max=retry_max,
+        broker_id=broker_id,
+        slow_broker_id=slow_broker_id,
+    )
+    if not fields:
+        raise CommandFailed("say what to change: --consume, --retry-max, …", Exit.USAGE)
+    known = await session.admin.groups.config(group, cluster)
+    if brokers:
+        named = {each: (await session.admin.groups.configs(each)).get(group) for each in brokers}
+        known = {each: config for each, config in named.items() if config is not None}
+    said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in fields.items())
+    if not session.agreed(f"set {said} of group {group} on {', '.join(known)}"):
+        return None
+    for address, config in known.items():
+        await session.admin.groups.create(msgspec.structs.replace(config, **fields), brokers=[address])
+    return changes(group, "updated", known)
+
+
+@changing(app, "delete")
+async def delete(
+    session: Session,
+    group: Group,
+    cluster: ClusterName = None,
+    brokers: Brokers = None,
+    offsets: Annotated[bool, typer.Option("-r", "--offsets", help="Forget how far it is, too.")] = False,
+) -> Listing[Change] | None:
+    """Delete a group; unless for some brokers only, with its retry and dead-letter topics.
+
+    Example: pyromq group delete billing --offsets --yes
+    """
+    known = await session.admin.groups.config(group, cluster)  # raises SubscriptionGroupNotExist
+    places = list(brokers or known)
+    parts = [f"group {group}"]
+    if not brokers:
+        parts.append("its retry and dead-letter topics")
+    if offsets:
+        parts.append("its offsets")
+    if not session.agreed(f"delete {' and '.join(parts)} on {', '.join(places)}", dangerous=True):
+        return None
+    await session.admin.groups.delete(group, cluster=cluster, brokers=brokers or None, remove_offsets=offsets)
+    if group in await session.admin.groups.names():
+        session.note(f"group {group} is there again: brokers make groups by themselves (autoCreateSubscriptionGroup)")
+    return changes(group, "deleted", places)
+
+
+class Mode(StrEnum):
+    pull = "pull"
+    pop = "pop"
+
+
+@changing(app, "mode")
+async def mode(
+    session: Session,
+    group: Group,
+    topic: Topic,
+    to: Annotated[Mode, typer.Argument(metavar="MODE", help="How its members get messages: pull or pop.")],
+    *,
+    share: Annotated[
+        int,
+        typer.Option("--share", metavar="N", min=0, help="With pop: how many others share its queues; 0 is all."),
+    ] = 0,
+    cluster: ClusterName = None,
+    brokers: Brokers = None,
+) -> Listing[Change] | None:
+    """Let a group pull or pop a topic; for members that leave it to the broker, as those of 5.x may.
+
+    Example: pyromq group mode billing orders pop --share 2
+    """
+    await session.admin.topics.route(topic)  # raises TopicNotFound
+    if not session.agreed(f"let group {group} {to} topic {topic}"):
+        return None
+    wanted = MessageRequestMode(to.name.upper())
+    addresses = await session.admin.groups.set_request_mode(
+        group, topic, wanted, share_queues=share, cluster=cluster, brokers=brokers or None
+    )
+    return changes(group, f"{to} {topic}", addresses)
+
+
+async def _online(session: Session, group: str, question: Awaitable[Listing[Any]]) -> Listing[Any]:
+    """What members say; a group that is there and has none is told from one that is not there."""
+    try:
+        return await question
+    except ConsumerNotOnline:
+        if group not in await session.admin.groups.names():
+            raise
+        raise CommandFailed(f"nobody of group {group} is online", Exit.NOT_FOUND) from None
+
+
+def _fields(
+    *,
+    consume: Switch,
+    from_min: Switch,
+    broadcast: Switch,
+    orderly: Switch,
+    notify: Switch,
+    retry_queues: int | None,
+    retry_max: int | None,
+    broker_id: int | None,
+    slow_broker_id: int | None,
+) -> dict[str, Any]:
+    """What was said, by the names that brokers have for it."""
+    given = {
+        "consume_enable": consume,
+        "consume_from_min_enable": from_min,
+        "consume_broadcast_enable": broadcast,
+        "consume_message_orderly": orderly,
+        "notify_consumer_ids_changed_enable": notify,
+        "retry_queue_nums": retry_queues,
+        "retry_max_times": retry_max,
+        "broker_id": broker_id,
+        "which_broker_when_consume_slowly": slow_broker_id,
+    }
+    return {name: value for name, value in given.items() if value is not None}

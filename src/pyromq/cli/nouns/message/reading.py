@@ -1,0 +1,268 @@
+"""`pyromq message list|count|tail|consume`: many messages of a topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyromq.admin import Listing, Spans, Tail, last_messages, read_spans
+from pyromq.client.admin.times import from_millis
+
+from ...failures import CommandFailed, Exit
+from ...parameters import Topic
+from ...session import Session
+from ...times import show_time
+from ...verbs import reading
+from .app import app
+from .options import Begin, End, Grep, Queue, SqlOption, Tag, Where, chosen, moment, place, wanted
+from .rows import MessageRow, message_row
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from pyromq.client.consumer.subscriptions import Expression
+    from pyromq.protocol.message import MessageExt
+
+    from .options import Wanted
+
+Last = Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="The last N.")]
+
+
+@reading(app, "list", timeout=60.0)
+async def list_messages(
+    session: Session,
+    topic: Topic,
+    *,
+    begin: Begin = None,
+    end: End = None,
+    queue: Queue = None,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, help="From this offset of each queue on.")] = None,
+    tag: Tag = None,
+    sql: SqlOption = None,
+    where: Where = None,
+    grep: Grep = None,
+    last: Last = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 is all.")] = 50,
+) -> AsyncIterator[MessageRow]:
+    """What a topic has, in the order of storing.
+
+    The first of it, or with --last the last. No offset changes.
+
+    Example: pyromq message list orders --begin -15m --tag paid
+    """
+    want = wanted(tag, sql, where, grep)
+    spans = await chosen(session, topic, begin, end, queue, offset)
+    output = session.printer.output
+    if last is not None:
+        for message in await _last(session, spans, want, last):
+            yield message_row(message, output)
+        return
+    count = 0
+    async with aclosing(read_spans(session.admin, spans, want.expression)) as messages:
+        async for message in messages:
+            if not want.fits(message):
+                continue
+            if limit and count == limit:
+                session.note(f"there are more than {limit}; --limit 0 shows all, --last the last")
+                return
+            count += 1
+            yield message_row(message, output)
+
+
+async def _last(session: Session, spans: Spans, want: Wanted, count: int) -> list[MessageExt]:
+    """The last that fit. The more of them do not fit, the further back one has to look."""
+    depth = count
+    while True:
+        near = last_messages(spans, depth)
+        async with aclosing(read_spans(session.admin, near, want.expression)) as messages:
+            found = [message async for message in messages if want.fits(message)]
+        if len(found) >= count or near == spans:
+            return found[-count:]
+        depth *= 8
+
+
+class By(StrEnum):
+    tag = "tag"
+    key = "key"
+    queue = "queue"
+    hour = "hour"
+    minute = "minute"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many messages are the same in something."""
+
+    what: str
+    messages: int
+
+
+@reading(app, "count", timeout=60.0)
+async def count_messages(
+    session: Session,
+    topic: Topic,
+    *,
+    begin: Begin = None,
+    end: End = None,
+    queue: Queue = None,
+    tag: Tag = None,
+    sql: SqlOption = None,
+    where: Where = None,
+    grep: Grep = None,
+    by: Annotated[By | None, typer.Option("--by", help="For each of these; all messages are read for it.")] = None,
+) -> Listing[Count]:
+    """How many messages a topic has.
+
+    Known from its offsets, or, where something is to be looked at, by reading them.
+
+    Example: pyromq message count orders --by tag
+    """
+    want = wanted(tag, sql, where, grep)
+    spans = await chosen(session, topic, begin, end, queue)
+    if by in (None, By.queue) and not (tag or sql or where or grep or begin or end):
+        if by is None:
+            return Listing.make(Count, [Count(topic, spans.count)])
+        rows = [Count(f"{span.queue.broker_name}:{span.queue.queue_id}", span.count) for span in spans.spans]
+        return Listing.make(Count, rows, summary=f"{spans.count} messages")
+    counts: Counter[str] = Counter()
+    async with aclosing(read_spans(session.admin, spans, want.expression)) as messages:
+        async for message in messages:
+            if want.fits(message):
+                counts.update(_what(message, by, topic))
+    if by is None:
+        return Listing.make(Count, [Count(topic, counts[topic])])
+    ordered = sorted(counts.items()) if by in (By.hour, By.minute, By.queue) else counts.most_common()
+    return Listing.make(Count, [Count(*each) for each in ordered], summary=f"{sum(counts.values())} messages")
+
+
+def _what(message: MessageExt, by: By | None, topic: str) -> list[str]:
+    match by:
+        case None:
+            return [topic]
+        case By.tag:
+            return [message.tags or ""]
+        case By.key:
+            return message.keys or [""]
+        case By.queue:
+            return [f"{message.broker_name}:{message.queue_id}"]
+        case By.hour | By.minute:
+            when = from_millis(message.store_timestamp)
+            if when is None:
+                return [""]
+            start = when.replace(microsecond=0, second=0)
+            return [show_time(start.replace(minute=0) if by is By.hour else start)]
+
+
+@reading(app, "tail", timeout=None)
+async def tail(
+    session: Session,
+    topic: Topic,
+    *,
+    tag: Tag = None,
+    sql: SqlOption = None,
+    where: Where = None,
+    grep: Grep = None,
+    queue: Queue = None,
+    begin: Begin = None,
+    last: Last = None,
+    count: Annotated[int, typer.Option("--count", min=0, help="End after so many; 0 is never.")] = 0,
+    seconds: Annotated[float | None, typer.Option("--for", metavar="SEC", min=0.1, help="End after this time.")] = None,
+) -> AsyncIterator[MessageRow]:
+    """Follow a topic: every message as it comes.
+
+    It goes on until Ctrl-C, or as --count and --for say. Nobody's offsets are changed by it.
+
+    Example: pyromq message tail orders --grep 4711
+    """
+    want = wanted(tag, sql, where, grep)
+    spans = await chosen(session, topic, begin, None, queue)
+    if last is not None:
+        spans = last_messages(spans, last)
+    elif moment(begin) is None:
+        spans = replace(spans, spans=tuple(replace(span, begin=span.end) for span in spans.spans))
+    ends_at = None if seconds is None else asyncio.get_running_loop().time() + seconds
+    shown = 0
+    every = place(queue) == (None, None)
+    async with Tail(session.admin, spans, want.expression, session.note, new_queues=every) as messages:
+        while not count or shown < count:
+            try:
+                async with asyncio.timeout_at(ends_at):
+                    message = await anext(messages)
+            except TimeoutError:
+                return
+            if want.fits(message):
+                shown += 1
+                yield message_row(message, session.printer.output)
+
+
+@reading(app, "consume", timeout=None)
+async def consume(
+    session: Session,
+    topic: Topic,
+    *,
+    group: Annotated[
+        str | None, typer.Option("-g", "--group", metavar="GROUP", help="As a member of it: its offsets move on.")
+    ] = None,
+    queue: Queue = None,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, help="From this offset of each queue on.")] = None,
+    begin: Begin = None,
+    end: End = None,
+    tag: Tag = None,
+    sql: SqlOption = None,
+    count: Annotated[int, typer.Option("-c", "--count", min=0, help="End after so many; 0 is all.")] = 0,
+    idle: Annotated[
+        float, typer.Option("--idle", metavar="SEC", min=0.1, help="With a group: end when nothing came for so long.")
+    ] = 5.0,
+) -> AsyncIterator[MessageRow]:
+    """Read a topic to its end, or consume as a group.
+
+    With a group it gets what the group has not consumed yet, and the group's offsets move on.
+
+    Example: pyromq message consume orders --group billing --count 10
+    """
+    want = wanted(tag, sql, None, None)
+    spans = await chosen(session, topic, begin, end, queue, offset)
+    output = session.printer.output
+    if group is not None:
+        if queue or offset is not None or begin or end:
+            raise CommandFailed("a group goes on where it is; `pyromq group offsets reset` moves it", Exit.USAGE)
+        async with aclosing(_as_member(session, group, topic, want.expression, count, idle)) as consumed:
+            async for message in consumed:
+                yield message_row(message, output)
+        return
+    shown = 0
+    async with aclosing(read_spans(session.admin, spans, want.expression)) as messages:
+        async for message in messages:
+            yield message_row(message, output)
+            shown += 1
+            if shown == count:
+                return
+
+
+async def _as_member(
+    session: Session, group: str, topic: str, expression: Expression, count: int, idle: float
+) -> AsyncGenerator[MessageExt, None]:
+    """Consume and acknowledge, a message at a time."""
+    from pyromq.client import Consumer, StartAt
+
+    done = 0
+    async with Consumer(
+        group, {topic: expression}, client=session.admin.client, start_at=StartAt.FIRST, max_concurrency=1
+    ) as consumer:
+        messages = aiter(consumer)
+        while not count or done < count:
+            try:
+                async with asyncio.timeout(idle):
+                    message = await anext(messages)
+            except (TimeoutError, StopAsyncIteration):
+                return
+            yield message.raw
+            message.ack()
+            done += 1

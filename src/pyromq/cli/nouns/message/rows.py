@@ -1,0 +1,169 @@
+"""Messages as rows: bodies as text where they are text, else in hex (tables) or base64 (programs)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from datetime import datetime  # noqa: TC003 - a field of rows
+from typing import TYPE_CHECKING, Any
+
+from pyromq.admin import place_of
+from pyromq.client.admin.times import from_millis
+from pyromq.errors import CorruptRecord
+from pyromq.protocol import properties as props
+
+from ...output import Output, one_line
+from ...tables import width
+
+if TYPE_CHECKING:
+    from pyromq.protocol.message import MessageExt
+_SHOWN = 72  # places of a terminal for the body in a table
+_OF_THE_PULL = (props.MIN_OFFSET, props.MAX_OFFSET)  # where the queue began and ended just then
+_HEX_SHOWN = 20  # bytes
+_HIDDEN = {"hidden": True}  # in tables
+_WHOLE = 64 * 1024  # characters of a body that is shown alone
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """A message. `at` is its broker, queue and offset there; `encoding` says what `body` is: utf-8 or base64."""
+
+    id: str
+    stored: datetime | None
+    at: str
+    tags: str | None
+    keys: tuple[str, ...]
+    body: str
+    size: int = field(metadata=_HIDDEN)
+    encoding: str = field(metadata=_HIDDEN)
+    topic: str = field(metadata=_HIDDEN)
+    offset_id: str = field(metadata=_HIDDEN)
+    born: datetime | None = field(metadata=_HIDDEN)
+    born_host: str = field(metadata=_HIDDEN)
+    retries: int = field(metadata=_HIDDEN)
+    flag: int = field(metadata=_HIDDEN)
+    properties: dict[str, str] = field(metadata=_HIDDEN)
+
+
+def message_row(message: MessageExt, output: Output) -> MessageRow:
+    """What this form of output shows: all of it to programs, of the body only the beginning in tables."""
+    body = body_of(message)
+    if output is Output.table:
+        shown, encoding = cell_of(body), "shown"
+    else:
+        shown, encoding = encoded(body)
+    return MessageRow(
+        message.msg_id,
+        from_millis(message.store_timestamp),
+        place_of(message.queue, message.queue_offset),
+        message.tags,
+        tuple(message.keys),
+        shown,
+        len(body),
+        encoding,
+        message.topic,
+        message.offset_msg_id,
+        from_millis(message.born_timestamp),
+        host(message.record.born_address),
+        message.reconsume_times,
+        message.record.flag,
+        {name: value for name, value in message.properties.items() if name not in _OF_THE_PULL},
+    )
+
+
+def body_of(message: MessageExt) -> bytes:
+    """The body, or, if it cannot be decompressed, what is stored: somebody may want to see just that."""
+    try:
+        return message.body
+    except CorruptRecord:
+        return message.record.body
+
+
+def host(address: tuple[str, int]) -> str:
+    name, port = address
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
+def encoded(body: bytes) -> tuple[str, str]:
+    """The whole body for programs, and what it is: utf-8 or base64."""
+    try:
+        return body.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return base64.b64encode(body).decode(), "base64"
+
+
+def text_of(body: bytes) -> str | None:
+    """The body as text, None if it is none. Control characters, but for those of plain text, make it none."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(letter.isprintable() or letter in "\t\r\n" for letter in text) else None
+
+
+def cell_of(body: bytes) -> str:
+    """One line for a table, cut with a note of how much there is."""
+    text = text_of(body)
+    if text is None:
+        shown = "0x" + body[:_HEX_SHOWN].hex()
+        return shown if len(body) <= _HEX_SHOWN else f"{shown}… ({len(body)} bytes)"
+    line = one_line(text)
+    if width(line) <= _SHOWN:
+        return line
+    used = 0
+    for index, letter in enumerate(line):
+        used += width(letter)
+        if used > _SHOWN:
+            return f"{line[:index]}… ({len(body)} bytes)"
+    return line
+
+
+def shown_alone(body: bytes) -> str:
+    """A body by itself: JSON laid out, text as it is, else hex with offsets; cut with a note when it is very long."""
+    text = text_of(body)
+    if text is None:
+        lines = []
+        for start in range(0, min(len(body), _WHOLE // 4), 16):
+            part = body[start : start + 16]
+            letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+            lines.append(f"{start:08x}  {part.hex(' '):<47}  {letters}")
+        shown, cut = "\n".join(lines), len(body) > _WHOLE // 4
+    else:
+        text = _laid_out(text)
+        shown, cut = text[:_WHOLE], len(text) > _WHOLE
+    return f"{shown}\n… cut: it has {len(body)} bytes; --body prints all of them" if cut else shown
+
+
+def _laid_out(text: str) -> str:
+    if text[:1] not in "{[":
+        return text
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def details(message: MessageExt) -> dict[str, Any]:
+    """Everything about one message but its body."""
+    record = message.record
+    return {
+        "id": message.msg_id,
+        "offsetId": message.offset_msg_id,
+        "topic": message.topic,
+        "at": place_of(message.queue, message.queue_offset),
+        "tags": message.tags,
+        "keys": message.keys,
+        "stored": from_millis(message.store_timestamp),
+        "born": from_millis(message.born_timestamp),
+        "bornHost": host(record.born_address),
+        "storeHost": host(record.store_address),
+        "commitLogOffset": record.physical_offset,
+        "size": len(body_of(message)),
+        "storedSize": len(record.body),
+        "bodyCrc": record.body_crc,
+        "retries": message.reconsume_times,
+        "flag": record.flag,
+        "sysFlag": record.sys_flag,
+        "properties": message.properties,
+    }

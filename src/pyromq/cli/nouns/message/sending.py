@@ -1,0 +1,250 @@
+"""`pyromq message send`: one message, many, or every line of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyromq.admin import Pace, parse_place, place_of
+from pyromq.errors import ConfigError, PyroMQError, TopicNotFound
+from pyromq.protocol.message_queue import MessageQueue
+
+from ...failures import CommandFailed, Exit, exit_code
+from ...output import Output
+from ...parameters import Topic, pairs_of
+from ...session import Session
+from ...times import FORMS, parse_time
+from ...verbs import changing
+from .app import app
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable
+
+    from pyromq.client import Producer, SendResult
+    from pyromq.protocol.message import Message
+
+GROUP = "pyromq_cli"
+
+_AT_ONCE = 256
+_CHUNK = 1 << 16
+_FEW = 20  # rows that a table shows one by one
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message that was stored. All but SEND_OK says what its broker could not confirm."""
+
+    id: str
+    at: str
+    status: str
+
+
+@changing(app, "send", timeout=None)
+async def send(
+    session: Session,
+    topic: Topic,
+    body: Annotated[str | None, typer.Argument(metavar="BODY", help="The body.", show_default=False)] = None,
+    *,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Its tag.")] = None,
+    key: Annotated[list[str] | None, typer.Option("-k", "--key", metavar="KEY", help="May be repeated.")] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("-p", "--property", metavar="NAME=VALUE", help="May be repeated.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("-f", "--file", help="The body is in this file.")] = None,
+    stdin: Annotated[bool, typer.Option("--stdin", help="The body comes from stdin.")] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Each line of the file or stdin is a message.")] = False,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="Send it so many times.")] = 1,
+    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="At most so many a second.")] = None,
+    delay_level: Annotated[int, typer.Option("--delay-level", min=0, max=18, help="RocketMQ's delay levels.")] = 0,
+    delay: Annotated[str | None, typer.Option("--delay", metavar="10s", help="Delivered after this time.")] = None,
+    deliver_at: Annotated[str | None, typer.Option("--deliver-at", metavar="TIME", help=f"{FORMS}.")] = None,
+    shard_key: Annotated[str | None, typer.Option("--shard-key", help="What has the same keeps its order.")] = None,
+    queue: Annotated[str | None, typer.Option("-q", "--queue", metavar="BROKER:N", help="To this queue.")] = None,
+) -> AsyncIterator[Sent]:
+    """Send a message, or many.
+
+    With --lines each line of a file or of stdin is one, with --count the same is sent again and again.
+
+    Example: pyromq message send orders hello --tag paid --key 4711
+    """
+    if (body is not None) + (file is not None) + stdin != 1:
+        raise CommandFailed("say a body, --file or --stdin", Exit.USAGE)
+    if lines and (body is not None or count > 1):
+        raise CommandFailed("--lines goes with --file or --stdin, and not with --count", Exit.USAGE)
+    fields: dict[str, Any] = {
+        "tags": tag,
+        "keys": key or (),
+        "properties": pairs_of(properties) if properties and _all_pairs(properties) else {},
+        "delay_level": delay_level,
+        "delay": _span(delay),
+        "deliver_at": parse_time(deliver_at, datetime.now().astimezone()) if deliver_at else None,
+        "shard_key": shard_key,
+    }
+    to = _queue(topic, queue)
+    what = "every line" if lines else f"{count} messages" if count > 1 else "a message"
+    if not session.agreed(f"send {what} to topic {topic}"):
+        return
+    await _note_new_topic(session, topic)
+    if lines:
+        bodies = _lines(file)
+    else:
+        whole = body.encode() if body is not None else await _whole(file)
+        bodies = _repeated(whole, count)
+    quiet = session.printer.output is Output.table and (lines or count > _FEW)
+    async with aclosing(send_all(session, (_message(topic, each, fields) async for each in bodies), to, rate)) as sent:
+        number, began = 0, time.monotonic()
+        async for result in sent:
+            number += 1
+            if not quiet:
+                yield Sent(result.id, place_of(result.queue, result.offset), result.status.value)
+    if quiet:
+        session.text(summary(number, topic, time.monotonic() - began))
+
+
+def summary(number: int, topic: str, seconds: float) -> str:
+    return f"sent {number} messages to {topic} in {seconds:.1f} s ({number / max(seconds, 0.001):.0f}/s)"
+
+
+async def send_all(
+    session: Session, messages: AsyncIterable[Message], queue: MessageQueue | None, rate: float | None
+) -> AsyncGenerator[SendResult, None]:
+    """Send messages, many under way at the same time unless there is a rate; gives the results in the same order.
+
+    A broker with many threads may store what is under way together in another order. Ends with the first that fails:
+    CommandFailed says how many were stored before.
+    """
+    from pyromq.client import Producer
+
+    pace = Pace(rate)
+    done = 0
+    async with Producer(GROUP, client=session.admin.client) as producer:
+        async for batch in _batches(messages, 1 if rate else _AT_ONCE):
+            await pace.turn()
+            try:
+                results = await _send_batch(producer, batch, queue)
+            except PyroMQError as exc:
+                if not done:
+                    raise
+                raise CommandFailed(f"ended after {done} messages: {exc}", exit_code(exc)) from exc
+            for result in results:
+                done += 1
+                yield result
+
+
+async def _send_batch(producer: Producer, batch: list[Message], queue: MessageQueue | None) -> list[SendResult]:
+    if len(batch) == 1:
+        return [await producer.send(batch[0], queue=queue)]
+    waiting = [await producer.submit(message, queue=queue) for message in batch]
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    results = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        results.append(outcome)
+    return results
+
+
+class Pause:
+    """Stands in a stream of messages where what comes next may take its time: send what there is."""
+
+
+PAUSE: Any = Pause()
+
+
+async def _batches(messages: AsyncIterable[Message], size: int) -> AsyncIterator[list[Message]]:
+    batch: list[Message] = []
+    async for message in messages:
+        if message is not PAUSE:
+            batch.append(message)
+        if batch and (message is PAUSE or len(batch) >= size):
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _message(topic: str, body: Any, fields: dict[str, Any]) -> Any:
+    from pyromq.protocol.message import Message
+
+    return body if body is PAUSE else Message(topic, body, **fields)
+
+
+async def _repeated(body: bytes, count: int) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield body
+
+
+async def _lines(file: Path | None) -> AsyncIterator[Any]:
+    """The lines of a file or of stdin, empty ones left out; with a pause behind what was there so far."""
+    with _opened(file) as source:
+        left = b""
+        while chunk := await asyncio.to_thread(source.read1, _CHUNK):
+            *whole, left = (left + chunk).split(b"\n")
+            for line in whole:
+                if text := line.removesuffix(b"\r"):
+                    yield text
+            yield PAUSE
+        if left:
+            yield left
+
+
+async def _whole(file: Path | None) -> bytes:
+    with _opened(file) as source:
+        whole: bytes = await asyncio.to_thread(source.read)
+        return whole
+
+
+def _opened(file: Path | None) -> Any:
+    if file is None or str(file) == "-":
+        # Not to be closed with it: stdin is everybody's.
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    try:
+        return file.open("rb")
+    except OSError as exc:
+        raise ConfigError(f"it cannot be read: {exc.strerror}", str(file)) from exc
+
+
+async def _note_new_topic(session: Session, topic: str) -> None:
+    try:
+        await session.admin.topics.route(topic)
+    except TopicNotFound:
+        session.note(f"there was no topic {topic}; a broker may make it for this message")
+
+
+def _all_pairs(words: list[str]) -> bool:
+    for word in words:
+        if "=" not in word:
+            raise CommandFailed(f"{word!r} is not NAME=VALUE", Exit.USAGE)
+    return True
+
+
+def _span(text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    if not (match := _SPAN.fullmatch(text)):
+        raise CommandFailed(f"{text!r} is no span of time; write 10s, 500ms, 5m, 2h or 1d", Exit.USAGE)
+    return timedelta(seconds=float(match[1]) * _UNITS[match[2] or "s"])
+
+
+def _queue(topic: str, text: str | None) -> MessageQueue | None:
+    if text is None:
+        return None
+    try:
+        broker, number, offset = parse_place(text)
+    except ValueError:
+        offset = -1
+    if offset is not None:
+        raise CommandFailed(f"{text!r} is no queue; write BROKER:N", Exit.USAGE) from None
+    return MessageQueue(topic=topic, broker_name=broker, queue_id=number)

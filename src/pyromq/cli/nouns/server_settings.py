@@ -1,0 +1,72 @@
+"""Settings of servers that run: showing and changing them, for brokers and for name servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyromq.admin import Listing
+
+from ..failures import CommandFailed, Exit, nearest
+from .changes import SettingChange
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from pyromq.admin import Missing
+
+    from ..session import Session
+
+Settings = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    key: str
+    value: str
+    server: str
+
+
+def shown(
+    configs: Mapping[str, Settings], keys: Iterable[str] = (), missing: Iterable[Missing] = ()
+) -> Listing[Any] | Settings:
+    """All settings of these servers, or some; of a single server as one thing."""
+    wanted = list(keys)
+    for key in wanted:
+        known = {each for config in configs.values() for each in config}
+        if key not in known:
+            raise CommandFailed(f"there is no setting {key}{_hint(key, known)}", Exit.NOT_FOUND)
+    chosen = {
+        server: {key: value for key, value in sorted(config.items()) if not wanted or key in wanted}
+        for server, config in configs.items()
+    }
+    missed = tuple(missing)
+    if len(chosen) == 1 and not missed:
+        [only] = chosen.values()
+        return only
+    rows = [Setting(key, value, server) for server, config in chosen.items() for key, value in config.items()]
+    return Listing.make(Setting, rows, missed)
+
+
+def note_unknown(session: Session, before: Mapping[str, Settings], changes: Settings) -> None:
+    """Servers take what they do not know without a word; so say it here."""
+    for server, config in before.items():
+        for key in changes:
+            if key not in config:
+                session.note(f"{server} does not list a setting {key}{_hint(key, config)}")
+
+
+def compared(
+    before: Mapping[str, Settings], after: Mapping[str, Settings], changes: Settings
+) -> Listing[SettingChange]:
+    rows = [
+        SettingChange(server, key, config.get(key), after.get(server, {}).get(key))
+        for server, config in before.items()
+        for key in changes
+    ]
+    return Listing.make(SettingChange, rows)
+
+
+def _hint(key: str, known: Collection[str]) -> str:
+    near = nearest(key, known)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -1,0 +1,234 @@
+"""`pyromq spark`: a Spark session with topics as views, at a prompt, for a file, or looked at by the doctor."""
+
+from __future__ import annotations
+
+import code
+import contextlib
+import sys
+import traceback
+import warnings
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import pyromq.spark as mq
+from pyromq import __version__
+from pyromq.errors import ConfigError, PyroMQError
+from pyromq.spark.sessions.programs import named, our_words, run_python, run_sql, wait_for_queries
+
+from ..servers import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FAILED = 1
+INTERRUPTED = 130
+
+app = serving.new_app()
+
+Namesrv = Annotated[
+    str, typer.Option(metavar="HOST:PORT", envvar="NAMESRV_ADDR", help="Name servers, several with semicolons.")
+]
+Master = Annotated[str | None, typer.Option(help="A Spark master; else local[*].")]
+Remote = Annotated[str | None, typer.Option(metavar="URL", help="A Spark Connect server, sc://host:15002.")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark.")]
+Pattern = Annotated[str, typer.Option(metavar="REGEX", help="Topics that become views.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show what Spark logs.")]
+
+LOCAL = "localhost:9876"
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; the result is the exit code of the process."""
+    return serving.run_app(app, "spark", arguments)
+
+
+@app.callback(no_args_is_help=True, context_settings=_HELP)
+def spark() -> None:
+    """Work with topics in Spark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The session that the options ask for."""
+
+    namesrv: str
+    master: str | None
+    remote: str | None
+    conf: dict[str, str]
+    verbose: bool
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Any]:
+        """A session that ends with the block. What goes wrong with it is said in one line."""
+        if not self.verbose:
+            # About versions of packages that nobody here chose.
+            warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+        made = mq.session(self.namesrv, master=self.master, remote=self.remote, conf=self.conf, verbose=self.verbose)
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+@app.command(context_settings=_HELP)
+def shell(
+    namesrv: Namesrv = LOCAL,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    pattern: Pattern = ".*",
+    verbose: Verbose = False,
+) -> None:
+    """A Python prompt with a Spark session, where every topic is a view.
+
+    Example: pyromq spark shell
+    """
+    with _failures(), _wanted(namesrv, master, remote, conf, verbose).session() as made:
+        topics = _register(made, pattern)
+        names = {"spark": made, "sql": made.sql, "mq": mq, "namesrv": namesrv}
+        _complete(names)
+        _Prompt(names).interact(_banner(made, namesrv, topics), exitmsg="")
+
+
+@app.command(context_settings={"allow_interspersed_args": False, **_HELP})
+def run(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A program: FILE.py or FILE.sql.", exists=True, dir_okay=False)
+    ],
+    *,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="For the program; name=value for SQL.")
+    ] = None,
+    namesrv: Namesrv = LOCAL,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    pattern: Pattern = ".*",
+    rows: Annotated[int, typer.Option(metavar="N", help="Rows of a result of SQL to print.", min=1)] = 100,
+    verbose: Verbose = False,
+) -> None:
+    """Run a program in a Spark session, where every topic is a view.
+
+    Python finds `spark`, `mq` and `namesrv`. SQL is printed as tables. A streaming query prints a line for every
+    micro-batch, and is waited for.
+
+    Example: pyromq spark run report.sql day=2026-01-31
+    """
+    if file.suffix not in (".py", ".sql"):
+        raise typer.BadParameter(f"{file} is neither FILE.py nor FILE.sql")
+    with _failures(file), contextlib.ExitStack() as life:
+        values = named(arguments or []) if file.suffix == ".sql" else {}
+        made = life.enter_context(_wanted(namesrv, master, remote, conf, verbose).session())
+        _register(made, pattern)
+        made.streams.addListener(mq.LagListener(_say))
+        if file.suffix == ".sql":
+            run_sql(made, file, values, rows=rows)
+        else:
+            run_python(file, arguments or [], {"spark": made, "mq": mq, "namesrv": namesrv})
+        wait_for_queries(made)
+
+
+@app.command(context_settings=_HELP)
+def doctor(
+    namesrv: Namesrv = LOCAL,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    verbose: Verbose = False,
+) -> None:
+    """Look whether the driver and every executor have what they need, and reach every broker.
+
+    The exit code is 1 if there is a problem.
+
+    Example: pyromq spark doctor
+    """
+    with _failures(), _wanted(namesrv, master, remote, conf, verbose).session() as made:
+        found = mq.doctor(made, namesrv)
+        print(found)
+        if not found.is_well:
+            raise typer.Exit(FAILED)
+
+
+class _Prompt(code.InteractiveConsole):
+    """Shows what our code said in one line: Spark puts two stacks around it."""
+
+    def showtraceback(self) -> None:
+        error = sys.exc_info()[1]
+        if isinstance(error, PyroMQError):
+            self.write(f"{type(error).__name__}: {error}\n")
+        elif ours := our_words(str(error)):
+            self.write(f"{type(error).__name__}: {ours}\n")
+        else:
+            super().showtraceback()
+
+
+def _wanted(namesrv: str, master: str | None, remote: str | None, conf: list[str] | None, verbose: bool) -> Wanted:
+    pairs = [pair.partition("=") for pair in conf or ()]
+    for key, equals, _ in pairs:
+        if not (key and equals):
+            raise ConfigError(f"--conf must be KEY=VALUE, not {key!r}")
+    if master and remote:
+        raise ConfigError("give either --master or --remote")
+    return Wanted(namesrv, master, remote, {key: value for key, _, value in pairs}, verbose)
+
+
+@contextlib.contextmanager
+def _failures(file: Path | None = None) -> Iterator[None]:
+    """Where errors end: ours as a line, those of a user's program as Python shows them, without our own frames."""
+    try:
+        yield
+    except PyroMQError as exc:
+        raise serving.failure("spark", exc, FAILED) from exc
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except (typer.Exit, SystemExit):
+        raise
+    except Exception as exc:
+        trace = exc.__traceback__
+        while trace is not None and file is not None and trace.tb_frame.f_code.co_filename != str(file):
+            trace = trace.tb_next
+        traceback.print_exception(exc.with_traceback(trace or exc.__traceback__))
+        raise typer.Exit(FAILED) from exc
+
+
+def _register(made: Any, pattern: str) -> list[str]:
+    try:
+        return mq.register_topics(made, pattern=pattern)
+    except ConfigError:
+        raise
+    except PyroMQError as exc:
+        # A program may work without; and a prompt is a good place to find out why.
+        _say(f"pyromq spark: no topic is a view: {exc}")
+        return []
+
+
+def _banner(made: Any, namesrv: str, topics: list[str]) -> str:
+    listed = ", ".join(topics[:5]) + (", …" if len(topics) > 5 else "")
+    views = f"{len(topics)} topics of {namesrv} are views: {listed}" if topics else f"{namesrv} has no topics yet"
+    topic = topics[0] if topics else "orders"
+    return "\n".join(
+        [
+            f"PyroMQ {__version__} on Spark {made.version}; {views}",
+            f'  sql("SELECT queueId, count(*) FROM `{topic}` GROUP BY queueId").show()',
+            f'  mq.describe(spark, "{topic}")   mq.stream(spark, "{topic}")   mq.doctor(spark)   help(mq)',
+        ]
+    )
+
+
+def _complete(names: dict[str, Any]) -> None:
+    try:
+        import readline
+        import rlcompleter
+    except ImportError:  # there is none for Windows
+        return
+    readline.set_completer(rlcompleter.Completer(names).complete)
+    readline.parse_and_bind("tab: complete")
+
+
+def _say(what: object) -> None:
+    print(what, file=sys.stderr, flush=True)

@@ -1,0 +1,325 @@
+"""`pyromq topic`: what topics there are, where, how big; making, changing and deleting them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyromq.admin import (
+    Listing,
+    TopicKind,
+    stats_all,
+    topic_details,
+    topic_list,
+    topic_route,
+    topic_settings,
+    topic_stats,
+)
+from pyromq.errors import ConfigError, QueryNotFound
+
+from ..failures import CommandFailed, Exit
+from ..parameters import Brokers, ClusterName, Topic, perm_of
+from ..session import Session
+from ..verbs import changing, new_app, reading, run_app
+from .changes import Change, changes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+app = new_app("Topics: what there is, where, how big; making, changing and deleting them.")
+
+ReadQueues = Annotated[int | None, typer.Option("-r", "--read-queues", min=0, max=65535, help="Queues to read from.")]
+WriteQueues = Annotated[int | None, typer.Option("-w", "--write-queues", min=0, max=65535, help="Queues to send to.")]
+Perm = Annotated[str | None, typer.Option("-p", "--perm", metavar="rw", help="r, w or rw (4, 2, 6).")]
+OptionalTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="The topic.", show_default=False)]
+
+
+def main(arguments: list[str]) -> int:
+    return run_app(app, "topic", arguments)
+
+
+# Looking
+
+
+@reading(app, "list")
+async def list_topics(
+    session: Session,
+    cluster: ClusterName = None,
+    long: Annotated[bool, typer.Option("-l", "--long", help="With brokers, queues and permission.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Retry, dead-letter and system topics, too.")] = False,
+) -> Listing[Any]:
+    """The names of topics.
+
+    Example: pyromq topic list --long
+    """
+    found: Listing[Any] = await (topic_details if long else topic_list)(session.admin, cluster)
+    return found if system else found.with_rows(row for row in found.rows if row.kind is TopicKind.NORMAL)
+
+
+@reading(app, "route")
+async def route(session: Session, topic: Topic) -> Listing[Any]:
+    """Where clients find a topic, as name servers tell them.
+
+    Example: pyromq topic route orders
+    """
+    return await topic_route(session.admin, topic)
+
+
+@reading(app, "describe")
+async def describe(session: Session, topic: Topic) -> Listing[Any]:
+    """The settings of a topic on each of its brokers, its clusters and its groups.
+
+    Example: pyromq topic describe orders
+    """
+    found = await topic_settings(session.admin, topic)
+    clusters, groups = await session.admin.topics.clusters(topic), await session.admin.topics.groups(topic)
+    summary = f"clusters: {', '.join(clusters)}; groups: {', '.join(groups) or 'none'}"
+    return Listing.make(found.of, found.rows, found.missing, summary)
+
+
+@reading(app, "stats", timeout=5.0)
+async def stats(
+    session: Session,
+    topic: OptionalTopic = None,
+    every: Annotated[bool, typer.Option("--all", help="All topics with their groups: rates, day totals, lag.")] = False,
+    active: Annotated[bool, typer.Option("--active", "-a", help="With --all: only where something moves.")] = False,
+) -> Listing[Any]:
+    """Where the queues of a topic begin and end; or, with --all, the traffic of every topic.
+
+    Example: pyromq topic stats orders --watch 2
+    """
+    if every:
+        return await stats_all(session.admin, topic, active=active)
+    if topic is None:
+        raise CommandFailed("name a topic, or say --all", Exit.USAGE)
+    return await topic_stats(session.admin, topic)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupName:
+    group: str
+
+
+@reading(app, "groups")
+async def groups(session: Session, topic: Topic) -> Listing[GroupName]:
+    """The groups that consume a topic.
+
+    Example: pyromq topic groups orders
+    """
+    return Listing.make(GroupName, map(GroupName, await session.admin.topics.groups(topic)))
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The queues that a client would get."""
+
+    client: str
+    queues: tuple[str, ...]
+    count: int
+
+
+@reading(app, "assign")
+async def assign(
+    session: Session,
+    topic: Topic,
+    clients: Annotated[list[str], typer.Argument(metavar="CLIENT...", help="Client ids, or any names.")],
+    simulate: Annotated[bool, typer.Option("--simulate", help="What it does in any case.")] = True,
+) -> Listing[Assignment]:
+    """How the queues of a topic would be shared by these clients, with RocketMQ's default strategy.
+
+    Example: pyromq topic assign orders worker-1 worker-2 worker-3
+    """
+    from pyromq.protocol.message_queue import MessageQueue
+
+    found = await session.admin.topics.route(topic)
+    queues = sorted(
+        MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=number)
+        for data in found.queue_datas
+        for number in range(data.read_queue_nums)
+    )
+    members = sorted(set(clients))
+    rows = [Assignment(member, share, len(share)) for member, share in _shares(members, queues)]
+    return Listing.make(Assignment, rows)
+
+
+def _shares(members: list[str], queues: Sequence[Any]) -> list[tuple[str, tuple[str, ...]]]:
+    from pyromq.client.consumer.allocation import Averagely
+
+    shares = []
+    for member in members:
+        share = Averagely().allocate("group", member, queues, members)
+        shares.append((member, tuple(f"{queue.broker_name}:{queue.queue_id}" for queue in share)))
+    return shares
+
+
+# Changing
+
+
+@changing(app, "create")
+async def create(
+    session: Session,
+    topic: Topic,
+    *,
+    cluster: ClusterName = None,
+    brokers: Brokers = None,
+    read_queues: ReadQueues = None,
+    write_queues: WriteQueues = None,
+    queues: Annotated[int | None, typer.Option("-q", "--queues", min=1, help="Both of them.")] = None,
+    perm: Perm = None,
+    order: Annotated[bool, typer.Option("--order", help="Producers keep to its queues, come what may.")] = False,
+    attributes: Annotated[
+        list[str] | None, typer.Option("-a", "--attribute", metavar="KEY=VALUE", help="For brokers of 5.x.")
+    ] = None,
+) -> Listing[Change] | None:
+    """Make a topic on all brokers, or on some. One that is there gets these settings, all of them.
+
+    Example: pyromq topic create orders --queues 8
+    """
+    write = write_queues if write_queues is not None else queues or 8
+    read = read_queues if read_queues is not None else queues or write
+    what = f"create topic {topic} with {read} queues to read and {write} to write on {_places(cluster, brokers)}"
+    if not session.agreed(what):
+        return None
+    addresses = await session.admin.topics.create(
+        topic,
+        cluster=cluster,
+        brokers=brokers or None,
+        read_queues=read,
+        write_queues=write,
+        perm=perm_of(perm) if perm else 6,
+        order=order,
+        attributes=dict(_attribute(text) for text in attributes or ()),
+    )
+    return changes(topic, "created", addresses)
+
+
+@changing(app, "update")
+async def update(
+    session: Session,
+    topic: Topic,
+    *,
+    cluster: ClusterName = None,
+    brokers: Brokers = None,
+    read_queues: ReadQueues = None,
+    write_queues: WriteQueues = None,
+    perm: Perm = None,
+) -> Listing[Change] | None:
+    """Change some settings of a topic, and leave the others as they are.
+
+    Example: pyromq topic update orders --write-queues 16 --read-queues 16
+    """
+    given = {"read queues": read_queues, "write queues": write_queues, "permission": perm}
+    said = {name: value for name, value in given.items() if value is not None}
+    if not said:
+        raise CommandFailed("say what to change: --read-queues, --write-queues or --perm", Exit.USAGE)
+    bits = perm_of(perm) if perm else None
+    known = await topic_settings(session.admin, topic)
+    fewer = write_queues is not None and any(row.write_queues > write_queues for row in known.rows)
+    fewer |= read_queues is not None and any(row.read_queues > read_queues for row in known.rows)
+    what = f"set {', '.join(f'{name} {value}' for name, value in said.items())} of topic {topic}"
+    if fewer:
+        what += ", so that messages in queues that go are not read"
+    if not session.agreed(what, dangerous=fewer):
+        return None
+    addresses = await session.admin.topics.update(
+        topic, cluster=cluster, brokers=brokers or None, read_queues=read_queues, write_queues=write_queues, perm=bits
+    )
+    return changes(topic, "updated", addresses)
+
+
+@changing(app, "perm")
+async def perm(
+    session: Session,
+    topic: Topic,
+    permission: Annotated[str, typer.Argument(metavar="PERM", help="r, w or rw (4, 2, 6).")],
+    cluster: ClusterName = None,
+    brokers: Brokers = None,
+) -> Listing[Change] | None:
+    """Allow or forbid to read and write a topic.
+
+    Example: pyromq topic perm orders r
+    """
+    bits = perm_of(permission)
+    if not session.agreed(f"set permission {permission} of topic {topic}"):
+        return None
+    addresses = await session.admin.topics.update(topic, cluster=cluster, brokers=brokers or None, perm=bits)
+    return changes(topic, f"permission {permission}", addresses)
+
+
+@changing(app, "delete")
+async def delete(
+    session: Session, topic: Topic, cluster: ClusterName = None, brokers: Brokers = None
+) -> Listing[Change] | None:
+    """Delete a topic, with all messages in it.
+
+    Example: pyromq topic delete orders --yes
+    """
+    found = await topic_route(session.admin, topic)  # raises TopicNotFound
+    places = [row.broker for row in found.rows]
+    if brokers:
+        places = list(brokers)
+    elif cluster is not None:
+        places = [row.broker for row in found.rows if row.cluster == cluster]
+    if not session.agreed(f"delete topic {topic} and its messages on {', '.join(places)}", dangerous=True):
+        return None
+    await session.admin.topics.delete(topic, cluster=cluster, brokers=brokers or None)
+    return changes(topic, "deleted", places)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    broker: str
+    queues: int
+
+
+@changing(app, "order")
+async def order(
+    session: Session,
+    topic: Topic,
+    setting: Annotated[
+        str | None, typer.Option("--set", metavar="BROKER:N;...", help="The queues that producers use.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Make it an ordinary topic again.")] = False,
+) -> Listing[Any] | None:
+    """Show or change which queues producers of an ordered topic keep to.
+
+    Example: pyromq topic order orders --set 'broker-a:4;broker-b:4'
+    """
+    from pyromq.client.admin.order_conf import parse
+    from pyromq.errors import RemoteProtocolError
+
+    if remove:
+        if session.agreed(f"make topic {topic} unordered"):
+            await session.admin.topics.delete_order(topic)
+            return changes(topic, "unordered", session.target.addresses)
+        return None
+    if setting is not None:
+        try:
+            queues = parse(setting)
+        except RemoteProtocolError as exc:
+            raise ConfigError(f"{exc}; write broker-a:4;broker-b:4") from exc
+        if session.agreed(f"set the order of topic {topic} to {setting}"):
+            await session.admin.topics.set_order(topic, queues)
+            return changes(topic, f"ordered {setting}", session.target.addresses)
+        return None
+    try:
+        found = await session.admin.topics.order(topic)
+    except QueryNotFound:
+        await session.admin.topics.route(topic)  # raises TopicNotFound
+        raise CommandFailed(f"topic {topic} is not ordered; --set orders it", Exit.NOT_FOUND) from None
+    return Listing.make(OrderRow, (OrderRow(broker, queues) for broker, queues in found.items()))
+
+
+def _places(cluster: str | None, brokers: list[str] | None) -> str:
+    if brokers:
+        return ", ".join(brokers)
+    return f"all brokers of {cluster}" if cluster else "all brokers"
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    key, equals, value = text.lstrip("+").partition("=")
+    if not equals or not key:
+        raise CommandFailed(f"{text!r} is not KEY=VALUE", Exit.USAGE)
+    return key, value

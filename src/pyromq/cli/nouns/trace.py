@@ -1,0 +1,48 @@
+"""`pyromq trace`: what clients did with a message."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyromq.admin import Listing, TraceEvent, trace_of
+from pyromq.errors import NoMessage, TopicNotFound
+from pyromq.protocol.names import TRACE_TOPIC
+
+from ..failures import CommandFailed, Exit
+from ..session import Session
+from ..verbs import new_app, reading, run_app
+
+app = new_app("What clients did with a message, as they traced it.")
+
+
+def main(arguments: list[str]) -> int:
+    return run_app(app, "trace", arguments)
+
+
+@reading(app, "get", timeout=10.0)
+async def get(
+    session: Session,
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a message, or one of its keys.")],
+    trace_topic: Annotated[
+        str, typer.Option("-t", "--trace-topic", metavar="TOPIC", help="Where clients write their traces.")
+    ] = TRACE_TOPIC,
+) -> Listing[TraceEvent]:
+    """Who sent a message, who consumed it, when, how long it took, and how it ended.
+
+    Example: pyromq trace get C0A8011500002A9F0000000000003E6A
+    """
+    try:
+        found = await trace_of(session.admin, message_id, trace_topic)
+    except TopicNotFound:
+        reason = f"no broker has the topic {trace_topic}: nothing is traced; brokers make it with traceTopicEnable=true"
+        raise CommandFailed(reason, Exit.NOT_FOUND) from None
+    except NoMessage:
+        reason = (
+            f"nothing about {message_id} was traced; clients trace with `Client(trace=True)`, in Java enableMsgTrace"
+        )
+        raise CommandFailed(reason, Exit.NOT_FOUND) from None
+    if not found.rows and not found.missing:
+        raise CommandFailed(f"nothing about {message_id} was traced", Exit.NOT_FOUND)
+    return found

@@ -1,0 +1,156 @@
+"""Where an admin client has to ask. Found out anew each time: what was true before a change is not enough."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyromq.errors import RouteNotFound, TopicNotFound
+from pyromq.protocol.bodies import ClusterInfo, TopicRouteData
+from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.headers import GetRouteInfo
+from pyromq.protocol.names import retry_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyromq.protocol.bodies import BrokerData
+    from pyromq.protocol.message_queue import MessageQueue
+
+    from .requests import Asking
+
+MASTER = 0
+_BROKER_NOT_FOUND = 10003
+
+
+class Places:
+    """Finds the addresses of brokers.
+
+    Where an operation takes `brokers`, each is an address (`host:port`) or the name of a broker, which means its
+    master. Without `brokers` and `cluster` the operation is for every cluster.
+    """
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def cluster_info(self) -> ClusterInfo:
+        reply = await self._asking.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return ClusterInfo.decode(reply.body_bytes)
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Raises TopicNotFound."""
+        reply = await self._asking.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic))
+        return TopicRouteData.decode(reply.body_bytes)
+
+    async def address(self, broker: str) -> str:
+        """The address of `broker`, if it is a name that of its master."""
+        [address] = await self.masters(brokers=[broker])
+        return address
+
+    async def masters(self, cluster: str | None = None, brokers: str | Iterable[str] | None = None) -> list[str]:
+        """The addresses to change something at."""
+        return await self._chosen(cluster, brokers, everyone=False)
+
+    async def everyone(self, cluster: str | None = None, brokers: str | Iterable[str] | None = None) -> list[str]:
+        """The same with the slaves of a cluster: for what each broker keeps for itself."""
+        return await self._chosen(cluster, brokers, everyone=True)
+
+    async def names(self, addresses: Iterable[str]) -> dict[str, str]:
+        """The broker names of these addresses. Raises RouteNotFound for one that no name server knows."""
+        known = await self.broker_names()
+        wanted = list(addresses)
+        if unknown := [address for address in wanted if address not in known]:
+            raise _nowhere(f"no broker is registered with the address {', '.join(unknown)}")
+        return {address: known[address] for address in wanted}
+
+    async def broker_names(self) -> dict[str, str]:
+        """The name of every broker, by its address."""
+        table = (await self.cluster_info()).broker_addr_table
+        return {address: name for name, data in table.items() for address in data.broker_addrs.values()}
+
+    async def serving(self, topic: str) -> dict[str, str]:
+        """The brokers of a topic, by name: their masters, or, where one is down, a slave. Raises TopicNotFound."""
+        route = await self.route(topic)
+        return _readable(route.broker_datas, f"the brokers of {topic}")
+
+    async def serving_group(self, group: str) -> dict[str, str]:
+        """The brokers that may know a group: those of its retry topic.
+
+        A group that nobody has joined yet has no such topic, but may have offsets: then all brokers.
+        """
+        try:
+            return await self.serving(retry_topic(group))
+        except TopicNotFound:
+            return _readable((await self.cluster_info()).broker_addr_table.values(), "the brokers")
+
+    async def masters_of(self, topic: str) -> dict[str, str]:
+        """The masters of a topic's brokers, by name. Raises RouteNotFound if one of them is down."""
+        route = await self.route(topic)
+        found = {data.broker_name: data.broker_addrs.get(MASTER) for data in route.broker_datas}
+        if missing := sorted(name for name, address in found.items() if address is None):
+            raise _nowhere(f"topic {topic}: no master of {', '.join(missing)} is known")
+        return {name: address for name, address in found.items() if address is not None}
+
+    async def master_of(self, queue: MessageQueue) -> str:
+        masters = await self.masters_of(queue.topic)
+        if queue.broker_name not in masters:
+            raise _nowhere(f"topic {queue.topic} is not on broker {queue.broker_name}")
+        return masters[queue.broker_name]
+
+    async def _chosen(self, cluster: str | None, brokers: str | Iterable[str] | None, *, everyone: bool) -> list[str]:
+        if brokers is not None:
+            named = [brokers] if isinstance(brokers, str) else list(brokers)
+            return await self._named(named)
+        info = await self.cluster_info()
+        return addresses_in(info, cluster, everyone=everyone)
+
+    async def _named(self, brokers: list[str]) -> list[str]:
+        if all(":" in broker for broker in brokers):
+            return list(dict.fromkeys(brokers))
+        table = (await self.cluster_info()).broker_addr_table
+        found = []
+        for broker in brokers:
+            if ":" in broker:
+                found.append(broker)
+            elif broker in table and MASTER in table[broker].broker_addrs:
+                found.append(table[broker].broker_addrs[MASTER])
+            else:
+                raise _nowhere(f"no master of broker {broker} is known")
+        return list(dict.fromkeys(found))
+
+
+def addresses_in(info: ClusterInfo, cluster: str | None, *, everyone: bool) -> list[str]:
+    """The masters, or all brokers, of a cluster or of all clusters. Raises RouteNotFound instead of giving none."""
+    if cluster is None:
+        names = sorted(info.broker_addr_table)
+    elif cluster in info.cluster_addr_table:
+        names = sorted(info.cluster_addr_table[cluster])
+    else:
+        raise _nowhere(f"there is no cluster {cluster}; there are: {', '.join(sorted(info.cluster_addr_table)) or '-'}")
+    addresses = []
+    for name in names:
+        data = info.broker_addr_table.get(name)
+        if data is not None:
+            addresses += [
+                address for broker_id, address in sorted(data.broker_addrs.items()) if everyone or broker_id == MASTER
+            ]
+    if not addresses:
+        raise _nowhere(f"no {'broker' if everyone else 'master'} of {cluster or 'any cluster'} is known")
+    return addresses
+
+
+def _readable(brokers: Iterable[BrokerData], what: str) -> dict[str, str]:
+    """Who answers questions: the smallest id of each broker, which is its master if that is there."""
+    found = {
+        data.broker_name: data.broker_addrs[min(data.broker_addrs)]
+        for data in sorted(brokers, key=lambda data: data.broker_name)
+        if data.broker_addrs
+    }
+    if not found:
+        raise _nowhere(f"no address of {what} is known")
+    return found
+
+
+def _nowhere(reason: str) -> RouteNotFound:
+    error = RouteNotFound(reason)
+    error.code = _BROKER_NOT_FOUND
+    return error
