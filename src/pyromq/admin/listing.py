@@ -8,21 +8,9 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyromq.errors import PyroMQError
+    from pyromq.client.admin.fan_out import Missing
 
 Row = TypeVar("Row")
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Somebody who was asked and gave no answer, so that a part of the picture is not known."""
-
-    server: str
-    error: PyroMQError
-
-    def __str__(self) -> str:
-        said = str(self.error)
-        return said if said.startswith(self.server) else f"{self.server}: {said}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,20 +15,20 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.addresses import brokers_in
+from pyromq.client.admin.fan_out import fan_out
+from pyromq.client.admin.progress import progress_of_groups
 from pyromq.protocol.names import is_system_group
 
-from .asking import fan_out
-from .names import TopicKind, topic_kind
-from .places import brokers_in
+from .names import TopicKind, names_of_servers, topic_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyromq.client.admin import AdminClient
+    from pyromq.client.admin.fan_out import Missing
     from pyromq.protocol.bodies import ConsumeStatsList
     from pyromq.protocol.message_queue import MessageQueue
-
-    from .listing import Missing
 
 # Members commit every five seconds: over less than that the rate of a group jumps.
 WINDOW = 10.0
@@ -62,7 +62,7 @@ async def look(admin: AdminClient, *, system: bool = False) -> Look:
     """One look: a request or two for each broker, and one more for each topic that no group reads."""
     info = await admin.brokers.cluster_info()
     brokers = brokers_in(info)
-    servers = {*info.cluster_addr_table, *info.broker_addr_table}
+    servers = names_of_servers(info)
     configs = await fan_out(brokers, admin.topics.configs)
     stats = await fan_out({name: brokers[name] for name in configs.some()}, admin.brokers.consume_stats)
     topics = {
@@ -72,8 +72,7 @@ async def look(admin: AdminClient, *, system: bool = False) -> Look:
         if system or topic_kind(topic, servers) is TopicKind.NORMAL
     }
     queues, done, lags = sums(stats.results, topics, system=system)
-    unread = {topic: topic for topic in topics - {queue.topic for queue in queues}}
-    others = await fan_out(unread, admin.topics.stats)
+    others = await fan_out(topics - {queue.topic for queue in queues}, admin.topics.stats)
     ends = {topic: sum(offset.max_offset for offset in found.values()) for topic, found in others.results.items()}
     for queue, end in queues.items():
         ends[queue.topic] = ends.get(queue.topic, 0) + end
@@ -87,18 +86,15 @@ def sums(
     queues: dict[MessageQueue, int] = {}
     done: dict[tuple[str, str], int] = {}
     lags: dict[tuple[str, str], int] = {}
-    for of_broker in stats.values():
-        for table in of_broker.consume_stats_list:
-            for group, several in table.items():
-                if is_system_group(group) and not system:
-                    continue
-                for each in several:
-                    for queue, offsets in each.offset_table.items():
-                        if queue.topic in topics:
-                            key = (queue.topic, group)
-                            queues[queue] = max(offsets.broker_offset, queues.get(queue, 0))
-                            done[key] = done.get(key, 0) + offsets.consumer_offset
-                            lags[key] = lags.get(key, 0) + offsets.broker_offset - offsets.consumer_offset
+    for group, progress in progress_of_groups(stats.values()).items():
+        if is_system_group(group) and not system:
+            continue
+        for row in progress.rows:
+            if row.queue.topic in topics:
+                key = (row.queue.topic, group)
+                queues[row.queue] = max(row.broker_offset, queues.get(row.queue, 0))
+                done[key] = done.get(key, 0) + row.consumer_offset
+                lags[key] = lags.get(key, 0) + row.lag
     return queues, done, lags
 
 

@@ -17,6 +17,8 @@ from pyromq.protocol.names import (
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from pyromq.protocol.bodies import ClusterInfo
+
 # Brokers of 5.x have a handful of these, some per broker and cluster.
 _SYSTEM_STARTS = ("RMQ_SYS_", HEARTBEAT_SYNC_TOPIC, CHECKPOINT_TOPIC)
 
@@ -37,3 +39,8 @@ def topic_kind(topic: str, system: Collection[str] = ()) -> TopicKind:
     if topic in system or is_system_topic(topic) or topic.startswith(_SYSTEM_STARTS):
         return TopicKind.SYSTEM
     return TopicKind.SYSTEM if topic.endswith("_" + REPLY_TOPIC_SUFFIX) else TopicKind.NORMAL
+
+
+def names_of_servers(info: ClusterInfo) -> set[str]:
+    """Every cluster and every broker has a topic of its name, for their own purposes."""
+    return {*info.cluster_addr_table, *info.broker_addr_table}

@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.addresses import MASTER, brokers_in
+from pyromq.client.admin.fan_out import Missing, fan_out, partly
 from pyromq.client.admin.times import from_millis
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.permissions import PERM_READ, PERM_WRITE
 
-from .asking import fan_out
-from .listing import Listing, Missing
-from .names import TopicKind, topic_kind
-from .partial import partly
-from .places import MASTER, brokers_in
+from .listing import Listing
+from .names import TopicKind, names_of_servers, topic_kind
 
 if TYPE_CHECKING:
     from pyromq.client.admin import AdminClient
-    from pyromq.protocol.bodies import ClusterInfo, TopicConfig
+    from pyromq.protocol.bodies import TopicConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ async def topic_list(admin: AdminClient, cluster: str | None = None) -> Listing[
     """All topics, or those of a cluster. Asks name servers only, so that no broker can slow it down."""
     info = await admin.brokers.cluster_info()
     brokers_in(info, cluster)
-    system = _names_of_servers(info)
+    system = names_of_servers(info)
     return Listing.make(
         TopicRow, (TopicRow(topic, topic_kind(topic, system)) for topic in await admin.topics.names(cluster))
     )
@@ -98,7 +97,7 @@ async def topic_list(admin: AdminClient, cluster: str | None = None) -> Listing[
 async def topic_details(admin: AdminClient, cluster: str | None = None) -> Listing[TopicDetail]:
     """The same with what brokers know of each topic: one request for each broker."""
     info = await admin.brokers.cluster_info()
-    system = _names_of_servers(info)
+    system = names_of_servers(info)
     answers = await fan_out(brokers_in(info, cluster), admin.topics.configs)
     places: dict[str, dict[str, TopicConfig]] = {}
     for broker, configs in answers.some().items():
@@ -188,11 +187,6 @@ async def topic_stats(admin: AdminClient, topic: str) -> Listing[QueueStats]:
     known = [row.messages for row in rows.values() if row.messages is not None]
     summary = f"{sum(known)} messages in {len(known)} queues" + _not_counted(missing)
     return Listing.make(QueueStats, (rows[queue] for queue in sorted(rows)), missing, summary)
-
-
-def _names_of_servers(info: ClusterInfo) -> set[str]:
-    """Every cluster and every broker has a topic of its name, for their own purposes."""
-    return {*info.cluster_addr_table, *info.broker_addr_table}
 
 
 def _not_counted(missing: tuple[Missing, ...]) -> str:

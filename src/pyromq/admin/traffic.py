@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.addresses import brokers_in
+from pyromq.client.admin.fan_out import fan_out
+from pyromq.client.admin.progress import progress_of_groups
 from pyromq.errors import ServerError
 
-from .asking import fan_out
 from .listing import Listing
-from .names import TopicKind, topic_kind
-from .places import brokers_in
+from .names import TopicKind, names_of_servers, topic_kind
 
 if TYPE_CHECKING:
     from pyromq.client.admin import AdminClient
@@ -45,7 +46,7 @@ async def stats_all(
 ) -> Listing[Traffic]:
     """All topics of people, with `system` RocketMQ's own too; with `active` only those that something moves in."""
     info = await admin.brokers.cluster_info()
-    servers = {*info.cluster_addr_table, *info.broker_addr_table}
+    servers = names_of_servers(info)
     brokers = brokers_in(info)
     known = await fan_out(brokers, admin.topics.configs)
     lags = await fan_out({name: brokers[name] for name in known.some()}, admin.brokers.consume_stats)
@@ -58,14 +59,10 @@ async def stats_all(
         if (topic in (None, name)) and (system or topic is not None or topic_kind(name, servers) is TopicKind.NORMAL)
     }
     lag: dict[tuple[str, str], int] = {}
-    for found in lags.results.values():
-        for table in found.consume_stats_list:
-            for group, several in table.items():
-                for stats in several:
-                    for queue, offsets in stats.offset_table.items():
-                        if queue.topic in chosen:
-                            key = (queue.topic, group)
-                            lag[key] = lag.get(key, 0) + offsets.broker_offset - offsets.consumer_offset
+    for group, progress in progress_of_groups(lags.results.values()).items():
+        for row in progress.rows:
+            if row.queue.topic in chosen:
+                lag[row.queue.topic, group] = lag.get((row.queue.topic, group), 0) + row.lag
     wanted = [(_IN, name) for name in chosen] + [(_OUT, f"{name}@{group}") for name, group in lag]
     counters = await _counters(admin, {name: brokers[name] for name in lags.results}, wanted)
     rows = []

@@ -10,7 +10,8 @@
 
 How a noun is written:
 
-    from pyromq.admin import Listing, topic_list          # operations are functions in pyromq.admin
+    from pyromq.admin.listing import Listing
+    from pyromq.admin.topics import topic_list
 
     app = new_app("What topics there are, and making them.")
 

@@ -79,8 +79,8 @@ def carry_out(
 async def _connected(
     session: Session, function: Callable[..., Any], given: dict[str, Any], limit: float | None
 ) -> None:
-    from pyromq.admin import within
     from pyromq.client.admin import AdminClient
+    from pyromq.client.admin.fan_out import within
 
     # A bit less than the deadline, so that a request that is alone ends with its own error, which says who is silent.
     timeout = 5.0 if limit is None else 0.95 * limit

@@ -11,8 +11,11 @@ from .failures import CommandFailed, Exit
 from .output import Output, one_line
 
 if TYPE_CHECKING:
-    from pyromq.admin import Listing
+    from collections.abc import Iterable
+
+    from pyromq.admin.listing import Listing
     from pyromq.client import AdminClient
+    from pyromq.client.admin.fan_out import Missing
 
     from .connecting import Target
     from .output import Printer
@@ -56,10 +59,14 @@ class Session:
         if listing.summary and self.printer.output is Output.table:
             print(f"\n{listing.summary}")
         sys.stdout.flush()
-        for each in listing.missing:
+        self.incomplete(listing.missing)
+
+    def incomplete(self, missing: Iterable[Missing]) -> None:
+        """Say who is missing in what was printed, which makes the command end with 1."""
+        for each in missing:
             self.note(f"incomplete: {each}")
-        if listing.missing and self.exit_code is Exit.OK:
-            self.exit_code = Exit.REFUSED
+            if self.exit_code is Exit.OK:
+                self.exit_code = Exit.REFUSED
 
     def note(self, line: str) -> None:
         """Say something that is not part of the result."""
@@ -90,7 +97,7 @@ class Session:
 
 def _asked(question: str) -> bool:
     """Ask at the terminal. Nothing else goes on meanwhile, and the time is not counted."""
-    from pyromq.admin import more_time
+    from pyromq.client.admin.fan_out import more_time
 
     began = time.monotonic()
     sys.stderr.write(question)

@@ -615,6 +615,10 @@ class TopicAdmin:
         producers keep to them; what they knew of others than `brokers` stays. `attributes` are for 5.x brokers, which
         leave those that are not mentioned; a key may begin with +, and one that begins with - takes the attribute away.
         """
+    def put(
+        self, config: TopicConfig, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> list[str]:
+        """The same as `create`, with the settings in one piece."""
     def update(
         self,
         topic: str,
@@ -719,6 +723,13 @@ class GroupAdmin:
         """What one broker says of a group's progress; without rows if it knows of none."""
     def time_span(self, group: str, topic: str) -> list[QueueTimeSpan]:
         """The times of the first, the last and the last consumed message of each queue. Raises TopicNotFound."""
+    def owners(self, group: str) -> dict[MessageQueue, str]:
+        """Which consumer has which queue. Who does not answer has unknown ones: no reason to withhold the others'."""
+    def running_infos(self, group: str, *, stacks: bool = False) -> dict[str, ConsumerRunningInfo]:
+        """What each consumer of a group says of itself, by its id. Raises ConsumerNotOnline if there is none.
+
+        If some of them do not answer, PartialFailure has what the others said in `partial`.
+        """
     def connections(self, group: str) -> ConsumerConnection:
         """Who consumes, and what. Raises ConsumerNotOnline if nobody does.
 
@@ -831,6 +842,10 @@ class BrokerAdmin:
     """Operations on brokers. `broker` is an address, or a name, which means its master."""
     def cluster_info(self) -> ClusterInfo:
         """All brokers by name, and the broker names of each cluster. A name may be without addresses."""
+    def of_topic(self, topic: str) -> dict[str, str]:
+        """The brokers of a topic, by name: of each the master, or, while it is down, a slave. Raises TopicNotFound."""
+    def of_group(self, group: str) -> dict[str, str]:
+        """The brokers that may know a group: all where its retry topic is, or, before it has one, all there are."""
     def config(self, broker: str) -> dict[str, str]:
         """All settings of a broker, by RocketMQ's keys."""
     def set_config(

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.cli.cli_kit import send
 
 from pyromq import AdminClient, MessageQueue, PullConsumer, StartAt
-from pyromq.client.admin.requests import Asking
+from pyromq.client.admin.requests import Requests
 from pyromq.protocol.bodies import SubscriptionGroupConfig
 from pyromq.sync import Consumer
 
@@ -274,13 +274,13 @@ def test_two_thousand_groups_are_listed_with_a_request_or_two(pyromq, cluster, t
 
     asyncio.run(make())
     asked = []
-    ask = Asking.ask
+    ask = Requests.ask
 
     async def counted(self, address, code, *more, **named):
         asked.append(code)
         return await ask(self, address, code, *more, **named)
 
-    monkeypatch.setattr(Asking, "ask", counted)
+    monkeypatch.setattr(Requests, "ask", counted)
     # Of this process, which is client and broker: how long others take the processor away is not its fault.
     began = time.process_time()
     ended = pyromq("group", "list", "-o", "ndjson")

@@ -14,7 +14,8 @@ from dataclasses import replace
 import pytest
 
 from pyromq import AdminClient, Consumer, MessageQueue, Producer
-from pyromq.admin import Tail, topic_spans
+from pyromq.admin.messages.ranges import topic_spans
+from pyromq.admin.messages.tail import Tail
 from pyromq.testing import Cluster
 
 

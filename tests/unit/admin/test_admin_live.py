@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.admin import LiveRow, Look, Pulse
+from pyromq.admin.live import LiveRow, Look, Pulse
 
 KEY = ("orders", "billing")
 

@@ -10,6 +10,7 @@ import pytest
 from pyromq.cli import mqadmin
 from pyromq.cli.classic import java_text
 from pyromq.cli.mqadmin import SUBCOMMANDS, main
+from pyromq.protocol.permissions import perm_text
 
 SPEC = Path(__file__).parents[3] / "docs" / "spec" / "admin.md"
 
@@ -51,8 +52,8 @@ def test_bad_usage_ends_with_two_before_anybody_is_asked(capsys, arguments):
 
 def test_values_as_java_writes_them():
     assert java_text.map_text({"a": 1, "b": "x"}) == "{a=1, b=x}"
-    assert java_text.perm_text(6) == "RW-"
-    assert java_text.perm_text(4) == "R--"
+    assert perm_text(6) == "RW-"
+    assert perm_text(4) == "R--"
     assert java_text.front("abc", 2) == "ab"
     assert java_text.signed_bytes(b"\x00\x7f\xff") == "[0, 127, -1]"
     assert java_text.is_true("TRUE")

@@ -6,15 +6,16 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..asking import fan_out
+from pyromq.client.admin.addresses import replicas
+from pyromq.client.admin.fan_out import fan_out
+
 from ..listing import Listing
-from ..places import brokers_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyromq.client.admin import AdminClient
-    from pyromq.protocol.bodies import ClusterInfo
+    from pyromq.client.admin.addresses import Replica
 
 _MILLIS_PER_HOUR = 3_600_000
 
@@ -43,44 +44,46 @@ class BrokerRow:
     out_yesterday: int | None = field(default=None, metadata={"hidden": True})
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A broker and what it measures of itself, by RocketMQ's keys; None for one that does not answer."""
+
+    broker: Replica
+    runtime: dict[str, str] | None
+
+
+async def measured(admin: AdminClient, cluster: str | None = None) -> Listing[Measured]:
+    """All brokers of a cluster, or of all, slaves too; one that does not answer has a row, and is missing."""
+    found = replicas(await admin.brokers.cluster_info(), cluster)
+    answers = await fan_out([each.address for each in found], admin.brokers.runtime)
+    rows = [Measured(each, answers.results.get(each.address)) for each in found]
+    return Listing.make(Measured, rows, answers.missing)
+
+
 async def cluster_table(admin: AdminClient, cluster: str | None = None) -> Listing[BrokerRow]:
     """All brokers, slaves too; one that does not answer has a row, and is missing."""
-    info = await admin.brokers.cluster_info()
-    brokers_in(info, cluster)
-    found = list(_brokers(info, cluster))
-    answers = await fan_out({row.address: row.address for row in found}, admin.brokers.runtime)
+    found = await measured(admin, cluster)
     now = time.time() * 1000
-    rows = [_measured(row, answers.results.get(row.address), now) for row in found]
-    down = f", {len(answers.missing)} of them silent" if answers.missing else ""
+    rows = [_row(each.broker, each.runtime, now) for each in found.rows]
+    down = f", {len(found.missing)} of them silent" if found.missing else ""
     clusters = len({row.cluster for row in rows})
     summary = f"{_counted(len(rows), 'broker')} in {_counted(clusters, 'cluster')}{down}"
-    return Listing.make(BrokerRow, rows, answers.missing, summary)
+    return Listing.make(BrokerRow, rows, found.missing, summary)
 
 
-def _brokers(info: ClusterInfo, cluster: str | None) -> list[BrokerRow]:
-    return [
-        BrokerRow(name, broker, broker_id, address)
-        for name, brokers in sorted(info.cluster_addr_table.items())
-        if cluster in (None, name)
-        for broker in sorted(brokers)
-        if broker in info.broker_addr_table
-        for broker_id, address in sorted(info.broker_addr_table[broker].broker_addrs.items())
-    ]
-
-
-def _measured(row: BrokerRow, runtime: Mapping[str, str] | None, now: float) -> BrokerRow:
+def _row(broker: Replica, runtime: Mapping[str, str] | None, now: float) -> BrokerRow:
     if runtime is None:
-        return row
+        return BrokerRow(broker.cluster, broker.broker, broker.id, broker.address)
     earliest = number(runtime, "earliestMessageTimeStamp")
     in_now, in_morning = number(runtime, "msgPutTotalTodayNow"), number(runtime, "msgPutTotalTodayMorning")
     out_now, out_morning = number(runtime, "msgGetTotalTodayNow"), number(runtime, "msgGetTotalTodayMorning")
     in_before = number(runtime, "msgPutTotalYesterdayMorning")
     out_before = number(runtime, "msgGetTotalYesterdayMorning")
     return BrokerRow(
-        row.cluster,
-        row.broker,
-        row.id,
-        row.address,
+        broker.cluster,
+        broker.broker,
+        broker.id,
+        broker.address,
         runtime.get("brokerVersionDesc"),
         number(runtime, "putTps"),
         out_tps(runtime),

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyromq.client.admin import AdminClient
+from pyromq.client.admin.addresses import MASTER, replicas
+from pyromq.client.admin.fan_out import fan_out
 from pyromq.errors import ConsumerNotOnline, NoPermission, PyroMQError
 
-from ..asking import fan_out
 from ..groups.lag import group_list, people_groups
 from ..groups.members import group_inspect, subscription_mismatch
 from ..listing import Listing
-from ..places import MASTER
 from . import doctor_rules as rules
 from .doctor_rules import Finding, Health
 
@@ -102,7 +102,7 @@ async def why_not(address: str) -> str | None:
 
 
 def _addresses(info: ClusterInfo) -> frozenset[str]:
-    return frozenset(each for data in info.broker_addr_table.values() for each in data.broker_addrs.values())
+    return frozenset(each.address for each in replicas(info))
 
 
 # Brokers
@@ -113,14 +113,12 @@ async def _brokers(name_server: _NameServer, its_address: str) -> list[Finding]:
     table = sorted(name_server.info.broker_addr_table.items())
     findings += [rules.without_master(name) for name, data in table if MASTER not in data.broker_addrs]
     # Two brokers may claim one address, and one of them wrongly: each is looked at.
-    places = {
-        f"{name} {address}": (name, address) for name, data in table for _, address in sorted(data.broker_addrs.items())
-    }
-    looks = await fan_out(places, lambda place: _broker(name_server.admin, *place, its_address))
-    for each in places:
-        findings += looks.results.get(each, [])
-    for missing in looks.missing:
-        findings.append(rules.unreachable(*places[missing.server], str(missing.error), None))
+    places = {f"{each.broker} {each.address}": each for each in replicas(name_server.info)}
+    looks = await fan_out(places, lambda each: _broker(name_server.admin, each.broker, each.address, its_address))
+    for found in looks.results.values():
+        findings += found
+    for label, error in looks.failures.items():
+        findings.append(rules.unreachable(places[label].broker, places[label].address, str(error), None))
     return findings
 
 
@@ -159,7 +157,7 @@ async def _groups(admin: AdminClient) -> list[Finding]:
         groups = [row.group for row in people_groups((await group_list(admin)).rows)]
     except PyroMQError:
         return []  # brokers that do not answer have been found already
-    looks = await fan_out({group: group for group in groups}, lambda group: _group(admin, group))
+    looks = await fan_out(groups, lambda group: _group(admin, group))
     return [finding for group in groups if (finding := looks.results.get(group)) is not None]
 
 

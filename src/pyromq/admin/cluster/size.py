@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.addresses import MASTER, replicas
+from pyromq.client.admin.fan_out import fan_out
 from pyromq.errors import PyroMQError, ServerError
 from pyromq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_system_group
 from pyromq.protocol.versions import version_name
 
-from ..asking import fan_out
-from ..names import TopicKind, topic_kind
-from ..places import MASTER, brokers_in
+from ..names import TopicKind, names_of_servers, topic_kind
 from ..traffic import of_a_day
 from .brokers import number, out_tps
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyromq.client.admin import AdminClient
-
-    from ..listing import Missing
+    from pyromq.client.admin.addresses import Replica
+    from pyromq.client.admin.fan_out import Missing
 
 _IN = "TOPIC_PUT_NUMS"
 
@@ -84,18 +84,12 @@ class ClusterSize:
 async def cluster_size(admin: AdminClient, cluster: str | None = None) -> ClusterSize:
     """The sizes of a cluster, or of all; masters that do not answer are missing and not counted."""
     info = await admin.brokers.cluster_info()
-    brokers_in(info, cluster)  # raises for an unknown cluster
-    names = info.broker_addr_table if cluster is None else info.cluster_addr_table[cluster]
-    servers = {*info.cluster_addr_table, *info.broker_addr_table}
-    masters = {
-        name: (name, data.broker_addrs[MASTER])
-        for name in sorted(names)
-        if (data := info.broker_addr_table.get(name)) is not None and MASTER in data.broker_addrs
-    }
+    masters = {each.broker: each for each in replicas(info, cluster) if each.id == MASTER}
+    servers = names_of_servers(info)
     groups: set[str] = set()
 
-    async def ask(place: tuple[str, str]) -> BrokerSize:
-        broker, address = place
+    async def ask(master: Replica) -> BrokerSize:
+        address = master.address
         runtime, config = await admin.brokers.runtime(address), await admin.brokers.config(address)
         topics = [name for name in await admin.topics.configs(address) if topic_kind(name, servers) is TopicKind.NORMAL]
         own = [name for name in await admin.groups.configs(address) if not is_system_group(name)]
@@ -103,7 +97,7 @@ async def cluster_size(admin: AdminClient, cluster: str | None = None) -> Cluste
         load = await _load(admin, address, runtime)
         # The one setting of a Java broker whose default is the number of its processors.
         return BrokerSize(
-            broker,
+            master.broker,
             address,
             runtime.get("brokerVersionDesc"),
             _whole(number(config, "clientCallbackExecutorThreads")),
@@ -153,7 +147,7 @@ async def _clients(admin: AdminClient, groups: set[str]) -> tuple[str, ...]:
             return set()
         return {f"{member.language} {version_name(member.version)}" for member in members}
 
-    answers = await fan_out({group: group for group in sorted(groups)}, ask)
+    answers = await fan_out(sorted(groups), ask)
     return tuple(sorted(set().union(*answers.results.values())))
 
 

@@ -6,23 +6,24 @@ from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING
 
-from pyromq.client.admin.times import from_millis
-from pyromq.errors import ConsumerNotOnline, PyroMQError, TopicNotFound
+from pyromq.client.admin.addresses import brokers_in
+from pyromq.client.admin.fan_out import fan_out, partly
+from pyromq.client.admin.progress import progress_of_groups
+from pyromq.errors import TopicNotFound
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.names import is_system_group
 from pyromq.protocol.versions import version_name
 
-from ..asking import fan_out
 from ..listing import Listing
-from ..places import brokers_in, brokers_of_group, brokers_of_topic
+from .members import connections
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyromq.client.admin import AdminClient
-    from pyromq.protocol.bodies import ConsumerConnection, ConsumeStats, ConsumeStatsList
-
-    from ..listing import Missing
+    from pyromq.client.admin.fan_out import Missing
+    from pyromq.client.admin.progress import GroupProgress, QueueProgress
+    from pyromq.protocol.bodies import ConsumeStatsList
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,31 +94,12 @@ async def group_lag(admin: AdminClient, group: str, topic: str | None = None, *,
 
     Raises ConsumerNotOnline if it has no offset anywhere, and TopicNotFound.
     """
-    brokers = await (brokers_of_topic(admin, topic) if topic else brokers_of_group(admin, group))
-    answers = await fan_out(brokers, lambda address: admin.groups.stats_at(address, group, topic))
-    stats = answers.some()
-    owners = await _owners(admin, group) if clients else {}
-    rows = {
-        queue: QueueLag(
-            queue.topic,
-            queue.broker_name,
-            queue.queue_id,
-            offsets.broker_offset,
-            offsets.consumer_offset,
-            offsets.broker_offset - offsets.consumer_offset,
-            from_millis(offsets.last_timestamp),
-            owners.get(queue),
-        )
-        for answer in stats.values()
-        for queue, offsets in answer.offset_table.items()
-    }
-    if not rows and not answers.missing:
-        raise ConsumerNotOnline(f"group {group} has no offset{f' in topic {topic}' if topic else ''} on any broker")
+    progress, missing = await partly(admin.groups.progress(group, topic, clients=clients))
+    rows = {each.queue: QueueLag(*_columns(each), each.client_id) for each in progress.rows}
     topics = {queue.topic for queue in rows} | ({topic} if topic else set())
-    rows |= {queue: _unknown(queue) for queue in await _silent_queues(admin, topics, answers.missing)}
+    rows |= {queue: _unknown(queue) for queue in await _silent_queues(admin, topics, missing)}
     ordered = [rows[queue] for queue in sorted(rows, key=lambda queue: (queue.topic, queue))]
-    tps = sum(answer.consume_tps for answer in stats.values())
-    return GroupLag(QueueLag, tuple(ordered), answers.missing, _summary(ordered, tps), group, tps)
+    return GroupLag(QueueLag, tuple(ordered), missing, _summary(ordered, progress.tps), group, progress.tps)
 
 
 async def group_list(admin: AdminClient, cluster: str | None = None) -> Listing[GroupRow]:
@@ -129,27 +111,17 @@ async def group_list(admin: AdminClient, cluster: str | None = None) -> Listing[
 
     answers = await fan_out(brokers, ask)
     where: dict[str, list[str]] = {}
-    stats: dict[str, list[ConsumeStats]] = {}
-    for broker, (names, found) in answers.some().items():
+    for broker, (names, _) in answers.some().items():
         for name in names:
             where.setdefault(name, []).append(broker)
-        for table in found.consume_stats_list:
-            for name, several in table.items():
-                stats.setdefault(name, []).extend(several)
-    rows = [_group_row(name, stats.get(name, []), tuple(where.get(name, ()))) for name in sorted({*where, *stats})]
+    progress = progress_of_groups(stats for _, stats in answers.results.values())
+    rows = [_group_row(name, progress.get(name), tuple(where.get(name, ()))) for name in sorted({*where, *progress})]
     return Listing.make(GroupRow, rows, answers.missing)
 
 
 async def with_clients(admin: AdminClient, groups: Listing[GroupRow]) -> Listing[GroupWithClients]:
     """Who is online in each group: a request for each of them, at the least."""
-
-    async def ask(name: str) -> ConsumerConnection | None:
-        try:
-            return await admin.groups.connections(name)
-        except ConsumerNotOnline:
-            return None
-
-    answers = await fan_out({row.group: row.group for row in groups.rows}, ask)
+    answers = await fan_out([row.group for row in groups.rows], lambda group: connections(admin, group))
     rows = []
     for row in groups.rows:
         found = answers.results.get(row.group)
@@ -174,21 +146,9 @@ async def broker_lag(admin: AdminClient, brokers: Mapping[str, str], *, ordered:
     """How far all groups are on these brokers, queue by queue; one request for each."""
     answers = await fan_out(brokers, lambda address: admin.brokers.consume_stats(address, ordered=ordered))
     rows = [
-        BrokerLag(
-            group,
-            queue.topic,
-            queue.broker_name,
-            queue.queue_id,
-            offsets.broker_offset,
-            offsets.consumer_offset,
-            offsets.broker_offset - offsets.consumer_offset,
-            from_millis(offsets.last_timestamp),
-        )
-        for found in answers.some().values()
-        for table in found.consume_stats_list
-        for group, several in table.items()
-        for stats in several
-        for queue, offsets in stats.offset_table.items()
+        BrokerLag(group, *_columns(each))
+        for group, progress in progress_of_groups(answers.some().values()).items()
+        for each in progress.rows
     ]
     rows.sort(key=lambda row: (row.group, row.topic, row.broker, row.queue))
     return Listing.make(BrokerLag, rows, answers.missing)
@@ -199,13 +159,16 @@ def people_groups(rows: Iterable[GroupRow]) -> list[GroupRow]:
     return [row for row in rows if not is_system_group(row.group)]
 
 
-def _group_row(name: str, stats: list[ConsumeStats], brokers: tuple[str, ...]) -> GroupRow:
-    offsets = {queue: each for stat in stats for queue, each in stat.offset_table.items()}
-    if not offsets:
+def _group_row(name: str, progress: GroupProgress | None, brokers: tuple[str, ...]) -> GroupRow:
+    if progress is None or not progress.rows:
         return GroupRow(name, None, None, None, brokers)
-    lag = sum(each.broker_offset - each.consumer_offset for each in offsets.values())
-    tps = sum(stat.consume_tps for stat in stats)
-    return GroupRow(name, lag, tps, len({queue.topic for queue in offsets}), brokers)
+    return GroupRow(name, progress.lag, progress.tps, len({each.queue.topic for each in progress.rows}), brokers)
+
+
+def _columns(each: QueueProgress) -> tuple[str, str, int, int, int, int, datetime | None]:
+    queue = each.queue
+    offsets = each.broker_offset, each.consumer_offset, each.lag
+    return queue.topic, queue.broker_name, queue.queue_id, *offsets, each.last_time
 
 
 async def _silent_queues(admin: AdminClient, topics: set[str], missing: tuple[Missing, ...]) -> list[MessageQueue]:
@@ -228,16 +191,6 @@ async def _silent_queues(admin: AdminClient, topics: set[str], missing: tuple[Mi
 
 def _unknown(queue: MessageQueue) -> QueueLag:
     return QueueLag(queue.topic, queue.broker_name, queue.queue_id, None, None, None, None)
-
-
-async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
-    """Who has which queue. Who does not answer has unknown ones: no reason to withhold the others'."""
-    try:
-        members = [member.client_id for member in (await admin.groups.connections(group)).connection_set]
-    except PyroMQError:
-        return {}
-    infos = await fan_out({each: each for each in members}, lambda each: admin.clients.running_info(group, each))
-    return {queue: client for client, info in infos.results.items() for queue in info.mq_table}
 
 
 def _summary(rows: list[QueueLag], tps: float) -> str:

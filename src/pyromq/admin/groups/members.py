@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.addresses import brokers_in
+from pyromq.client.admin.fan_out import fan_out
 from pyromq.client.admin.times import from_millis
+from pyromq.errors import ConsumerNotOnline
 from pyromq.protocol.names import RETRY_PREFIX
 from pyromq.protocol.versions import version_name
 
-from ..asking import fan_out
 from ..listing import Listing
-from ..places import brokers_in
 
 if TYPE_CHECKING:
     from pyromq.client.admin import AdminClient
@@ -64,6 +65,14 @@ async def group_clients(admin: AdminClient, group: str) -> Listing[ClientRow]:
     return Listing.make(ClientRow, map(client_row, found.connection_set), summary=_what(found))
 
 
+async def connections(admin: AdminClient, group: str) -> ConsumerConnection | None:
+    """Who consumes; None if nobody does."""
+    try:
+        return await admin.groups.connections(group)
+    except ConsumerNotOnline:
+        return None
+
+
 async def group_inspect(
     admin: AdminClient, group: str, client: str | None = None, *, stacks: bool = False
 ) -> Listing[InspectedClient]:
@@ -75,10 +84,7 @@ async def group_inspect(
     if client is not None:
         members = [member for member in members if member.client_id == client] or members
     versions = {member.client_id: version_name(member.version) for member in members}
-    answers = await fan_out(
-        {member.client_id: member.client_id for member in members},
-        lambda name: admin.clients.running_info(group, name, stacks=stacks),
-    )
+    answers = await fan_out(list(versions), lambda name: admin.clients.running_info(group, name, stacks=stacks))
     rows = [inspected(name, versions[name], answers.results.get(name)) for name in sorted(versions)]
     return Listing.make(InspectedClient, rows, answers.missing, subscription_mismatch(rows))
 

@@ -12,13 +12,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.fan_out import Missing, fan_out, partly
 from pyromq.errors import ConsumerNotOnline, PyroMQError, StateError, SubscriptionGroupNotExist
 from pyromq.protocol.message_queue import MessageQueue
 
-from ..asking import fan_out
-from ..listing import Listing, Missing
-from ..partial import partly
-from ..places import brokers_of_topic
+from ..listing import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +97,7 @@ async def reset_plan(admin: AdminClient, group: str, topic: str, goal: Goal) -> 
 
     Queues of a broker that does not answer are not in it; such a plan cannot be applied.
     """
-    brokers = await brokers_of_topic(admin, topic)
+    brokers = await admin.brokers.of_topic(topic)
     # All at the same time, or a broker that hangs would use up the time of the later ones.
     (ends, missing), stats, (online, unknown) = await asyncio.gather(
         partly(admin.topics.stats(topic)),

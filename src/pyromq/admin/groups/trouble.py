@@ -11,20 +11,22 @@ from datetime import datetime  # noqa: TC003 - a field of rows
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.addresses import brokers_in
+from pyromq.client.admin.fan_out import fan_out, partly
+from pyromq.client.admin.progress import progress_of_groups
 from pyromq.client.admin.times import from_millis
-from pyromq.errors import ConsumerNotOnline, PyroMQError
+from pyromq.errors import PyroMQError
 from pyromq.protocol.bodies import ConsumeType
 from pyromq.protocol.names import is_system_group
 
-from ..asking import fan_out
 from ..listing import Listing
-from ..places import brokers_in
 from .members import inspected, subscription_mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from pyromq.client.admin import AdminClient
+    from pyromq.client.admin.progress import QueueProgress
     from pyromq.protocol.bodies import ConsumerRunningInfo, ConsumeStatsList
     from pyromq.protocol.message_queue import MessageQueue
 
@@ -99,49 +101,34 @@ async def observe(admin: AdminClient, groups: Collection[str] = (), *, min_lag: 
         if each.messages >= min_lag
     ]
 
-    async def ask(group: str) -> list[Observation]:
-        return _of_members(await running_infos(admin, group), group, now)
-
-    members = await fan_out({group: group for group in sorted(wanted)}, ask)
-    for found in members.results.values():
-        rows += found
-    silent = [each for each in members.missing if not isinstance(each.error, ConsumerNotOnline)]
+    members = await fan_out(sorted(wanted), lambda group: online_infos(admin, group))
+    for group, infos in members.results.items():
+        rows += _of_members(infos, group, now)
     rows.sort(key=lambda row: (row.group, row.sign, row.topic or "", row.client or ""))
-    return Listing.make(Observation, rows, (*answers.missing, *silent))
+    return Listing.make(Observation, rows, (*answers.missing, *members.missing))
 
 
-async def running_infos(admin: AdminClient, group: str) -> dict[str, ConsumerRunningInfo]:
-    """What each member of a group says of itself, but for those who do not. Raises ConsumerNotOnline."""
+async def online_infos(admin: AdminClient, group: str) -> dict[str, ConsumerRunningInfo]:
+    """What the members of a group say of themselves, but for those who do not; nothing if nobody is online."""
     try:
-        members = (await admin.groups.connections(group)).connection_set
-    except ConsumerNotOnline:
-        raise
-    except PyroMQError as exc:
+        infos, _ = await partly(admin.groups.running_infos(group))
+    except PyroMQError:
         # A group that never consumed has no retry topic, and nobody who could be asked.
-        raise ConsumerNotOnline(f"nobody of group {group} is online") from exc
-    answers = await fan_out(
-        {member.client_id: member.client_id for member in members},
-        lambda client: admin.clients.running_info(group, client),
-    )
-    return dict(sorted(answers.results.items()))
+        return {}
+    return dict(sorted(infos.items()))
 
 
 def backlogs(found: Iterable[ConsumeStatsList], groups: Collection[str]) -> list[Backlog]:
     """What these groups have not consumed yet, by group and topic, of what brokers say; where there is something."""
-    queues: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for lists in found:
-        for table in lists.consume_stats_list:
-            for group, several in table.items():
-                if group in groups:
-                    for stats in several:
-                        for queue, offsets in stats.offset_table.items():
-                            behind = offsets.broker_offset - offsets.consumer_offset
-                            if behind > 0:
-                                queues.setdefault((group, queue.topic), []).append((behind, offsets.last_timestamp))
+    queues: dict[tuple[str, str], list[QueueProgress]] = {}
+    for group, progress in progress_of_groups(found).items():
+        for row in progress.rows if group in groups else ():
+            if row.lag > 0:
+                queues.setdefault((group, row.queue.topic), []).append(row)
     rows = []
-    for (group, topic), behinds in sorted(queues.items()):
-        worst, since = max(behinds)
-        rows.append(Backlog(group, topic, sum(each for each, _ in behinds), worst, from_millis(since)))
+    for (group, topic), behind in sorted(queues.items()):
+        worst = max(behind, key=lambda row: (row.lag, row.last_time is not None, row.last_time))
+        rows.append(Backlog(group, topic, sum(row.lag for row in behind), worst.lag, worst.last_time))
     return rows
 
 

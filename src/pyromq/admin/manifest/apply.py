@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pyromq.client.admin import order_conf
+from pyromq.client.admin.addresses import masters_in
 from pyromq.errors import ConfigError, QueryNotFound
 from pyromq.protocol.bodies import GroupRetryPolicy, SubscriptionGroupConfig, TopicConfig
 from pyromq.protocol.permissions import PERM_READ, PERM_READ_WRITE, PERM_WRITE
@@ -166,7 +167,7 @@ def parse_wishes(text: bytes, name: str) -> Wishes:
 async def plan_wishes(admin: AdminClient, wishes: Wishes) -> list[Step]:
     """What has to be done, and what is well already; asks every broker once for topics and once for groups."""
     info = await admin.brokers.cluster_info()
-    masters = {name: data.broker_addrs[0] for name, data in info.broker_addr_table.items() if 0 in data.broker_addrs}
+    masters = masters_in(info)
     ordered = await ordered_topics(admin) if wishes.topics else frozenset()
     topics = (
         {name: with_order(await admin.topics.configs(address), ordered) for name, address in masters.items()}
@@ -227,19 +228,9 @@ async def carry_out_step(admin: AdminClient, step: Step) -> None:
     if isinstance(step.config, SubscriptionGroupConfig):
         await admin.groups.create(step.config, brokers=[step.broker])
         return
-    config = step.config
-    await admin.topics.create(
-        config.topic_name,
-        brokers=[step.broker],
-        read_queues=config.read_queue_nums,
-        write_queues=config.write_queue_nums,
-        perm=config.perm,
-        sys_flag=config.topic_sys_flag,
-        order=config.order,
-        attributes=config.attributes,
-    )
+    await admin.topics.put(step.config, brokers=[step.broker])
     if step.changes.get("order") == _change(True, False):
-        await admin.topics.delete_order(config.topic_name)
+        await admin.topics.delete_order(step.name)
 
 
 def _places(wish: Wish, clusters: Mapping[str, Any], masters: Mapping[str, str], what: str) -> list[str]:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from pyromq.errors import PartialFailure
+from pyromq.client.admin.addresses import masters_in
+from pyromq.client.admin.fan_out import fan_out
 from pyromq.protocol.bodies import SubscriptionGroupConfig
 from pyromq.protocol.names import is_system_group
 
-from ..asking import fan_out
-from ..names import TopicKind, topic_kind
-from ..places import MASTER, brokers_in
+from ..names import TopicKind, names_of_servers, topic_kind
 from ..topics import perm_text
 from .apply import GroupWish, TopicWish, Wishes, ordered_topics, with_order
 
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyromq.client.admin import AdminClient
-    from pyromq.protocol.bodies import ClusterInfo, TopicConfig
-
-    from ..asking import Answers
+    from pyromq.protocol.bodies import TopicConfig
 
 WishT = TypeVar("WishT", TopicWish, GroupWish)
 T = TypeVar("T")
@@ -40,13 +37,12 @@ async def cluster_metadata(admin: AdminClient, cluster: str | None = None, *, re
     PartialFailure, or that of the only one.
     """
     info = await admin.brokers.cluster_info()
-    brokers_in(info, cluster)  # raises for an unknown cluster
-    masters = _masters(info, cluster)
-    topics = _all(await fan_out(masters, admin.topics.configs), "topics")
+    masters = masters_in(info, cluster)
+    topics = (await fan_out(masters, admin.topics.configs, "topics")).check()
     ordered = await ordered_topics(admin)
-    groups = _all(await fan_out(masters, admin.groups.configs), "groups")
+    groups = (await fan_out(masters, admin.groups.configs, "groups")).check()
     topics = {broker: with_order(configs, ordered) for broker, configs in topics.items()}
-    servers = {*info.cluster_addr_table, *info.broker_addr_table}
+    servers = names_of_servers(info)
     kinds = (TopicKind.NORMAL, TopicKind.RETRY, TopicKind.DLQ) if retry else (TopicKind.NORMAL,)
     # Asked for one cluster, a wish without a place means all of its brokers, wherever it is carried out.
     clusters = {} if cluster is not None else info.cluster_addr_table
@@ -123,22 +119,6 @@ def _place(brokers: list[str], clusters: Mapping[str, list[str]], masters: Mappi
         if {*brokers} == {*clusters[cluster]} & {*masters}:
             return {"cluster": cluster}
     return {"brokers": brokers}
-
-
-def _masters(info: ClusterInfo, cluster: str | None) -> dict[str, str]:
-    names = info.broker_addr_table if cluster is None else info.cluster_addr_table[cluster]
-    return {
-        name: data.broker_addrs[MASTER]
-        for name in sorted(names)
-        if (data := info.broker_addr_table.get(name)) is not None and MASTER in data.broker_addrs
-    }
-
-
-def _all(answers: Answers[T], what: str) -> dict[str, T]:
-    if answers.missing:
-        answers.some()  # raises the first error if nobody answered
-        raise PartialFailure(what, list(answers.results), [(each.server, each.error) for each in answers.missing])
-    return answers.results
 
 
 def _by_name(tables: Mapping[str, Mapping[str, T]]) -> list[tuple[str, dict[str, T]]]:

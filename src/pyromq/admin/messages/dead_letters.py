@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.fan_out import fan_out
 from pyromq.errors import PyroMQError
 from pyromq.protocol import properties as props
 from pyromq.protocol.message import Message
 from pyromq.protocol.names import DLQ_PREFIX, dlq_topic, is_dlq_topic, is_retry_topic
 
-from ..asking import fan_out
 from ..listing import Listing
 from ..topics import topic_stats
 from .pace import Pace
@@ -48,7 +48,7 @@ class Redriven:
 async def dead_letter_list(admin: AdminClient) -> Listing[DeadLetters]:
     """All groups that have dead letters, those with the most first."""
     topics = [topic for topic in await admin.topics.names() if is_dlq_topic(topic)]
-    answers = await fan_out({topic: topic for topic in topics}, lambda topic: topic_stats(admin, topic))
+    answers = await fan_out(topics, lambda topic: topic_stats(admin, topic))
     rows = []
     missing = list(answers.missing)
     for topic, stats in answers.results.items():

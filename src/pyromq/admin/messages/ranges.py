@@ -5,22 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.fan_out import fan_out, partly
 from pyromq.client.admin.times import to_millis
 from pyromq.errors import RouteNotFound
-
-from ..asking import fan_out
-from ..partial import partly
-from ..places import brokers_of_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from pyromq.client.admin import AdminClient
+    from pyromq.client.admin.fan_out import Missing
     from pyromq.protocol.bodies import TopicOffset
     from pyromq.protocol.message_queue import MessageQueue
-
-    from ..listing import Missing
 
 _EVER = 2**63 - 1
 
@@ -72,7 +68,7 @@ async def topic_spans(
 
     Raises TopicNotFound, and RouteNotFound for a broker or a queue that the topic has not.
     """
-    addresses = await brokers_of_topic(admin, topic)
+    addresses = await admin.brokers.of_topic(topic)
     if broker is not None and broker not in addresses:
         raise RouteNotFound(f"topic {topic} is not on broker {broker}; it is on: {', '.join(sorted(addresses))}")
     table, missing = await partly(admin.topics.stats(topic))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self
 from pyromq.client.consumer.subscriptions import ALL
 from pyromq.errors import PyroMQError
 
-from ..places import brokers_of_topic
 from .ranges import topic_spans
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ class Tail:
         while True:
             await asyncio.sleep(_NEW_QUEUES)
             try:
-                self._addresses |= await brokers_of_topic(self._admin, self._topic)
+                self._addresses |= await self._admin.brokers.of_topic(self._topic)
                 spans = (await topic_spans(self._admin, self._topic)).spans
             except PyroMQError:
                 continue  # whoever is not there is asked by the others, too, and they say so

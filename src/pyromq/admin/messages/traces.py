@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.fan_out import partly
 from pyromq.client.admin.times import from_millis
 from pyromq.protocol.names import TRACE_TOPIC
 
 from ..listing import Listing
-from ..partial import partly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,28 +1,41 @@
-"""Subcommands about brokers, clusters and name servers."""
+"""Subcommands about brokers and clusters."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from pyromq.admin import brokers_in, fan_out
+from pyromq.admin.cluster.brokers import measured, number, out_tps
+from pyromq.client.admin.addresses import MASTER, addresses_in, replicas
+from pyromq.client.admin.progress import progress_of_groups
+from pyromq.client.admin.times import to_millis
 
-from ..failures import CommandFailed, Exit
-from .commands import BROKER_ADDR, CLUSTER, Opt, classic
+from .commands import BROKER_ADDR, CLUSTER, Opt, classic, place_of
 from .java_text import front, is_true, seconds_text
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
-
-    from pyromq.protocol.bodies import ClusterInfo
+    from collections.abc import Mapping
 
     from ..session import Session
+
+ANY_CLUSTER = Opt("c", "cluster", "A cluster; without it and without -b all of them.")
 
 _BASE = "{:<22}  {:<22}  {:<4}  {:<22} {:<16}  {:>16}  {:>30}  {:<22}  {:>11}  {:<12}  {:<8}  {:>10}"
 _BASE_HEADINGS = "{:<22}  {:<22}  {:<4}  {:<22} {:<16}  {:>16}  {:>30}  {:<22}  {:<11}  {:<12}  {:<8}  {:<10}"
 _MORE = "{:<16}  {:<32} {:>14} {:>14} {:>14} {:>14}"
 _LAG = "{:<64}  {:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {:<20}  {}"
+_MEASURED_HEADINGS = (
+    "#Version",
+    "#InTPS(LOAD)",
+    "#OutTPS(LOAD)",
+    "#Timer(Progress)",
+    "#PCWait(ms)",
+    "#Hour",
+    "#SPACE",
+    "#ACTIVATED",
+)
+_TOTALS_HEADINGS = ("#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
 _UNKNOWN = "-"
 
 
@@ -33,60 +46,36 @@ _UNKNOWN = "-"
     CLUSTER,
 )
 async def cluster_list(session: Session, args: argparse.Namespace) -> None:
-    info = await session.admin.brokers.cluster_info()
-    brokers_in(info, args.c)  # raises for an unknown cluster
-    found = list(_brokers(info, args.c))
-    answers = await fan_out({address: address for *_, address in found}, session.admin.brokers.runtime)
+    found = await measured(session.admin, args.c)
     if args.m:
-        print(_MORE.format("#Cluster Name", "#Broker Name", *_totals_headings()))
+        print(_MORE.format("#Cluster Name", "#Broker Name", *_TOTALS_HEADINGS))
     else:
-        headings = [
-            "#Version",
-            "#InTPS(LOAD)",
-            "#OutTPS(LOAD)",
-            "#Timer(Progress)",
-            "#PCWait(ms)",
-            "#Hour",
-            "#SPACE",
-            "#ACTIVATED",
-        ]
-        print(_BASE_HEADINGS.format("#Cluster Name", "#Broker Name", "#BID", "#Addr", *headings))
-    for cluster, broker, broker_id, address in found:
-        runtime = answers.results.get(address)
+        print(_BASE_HEADINGS.format("#Cluster Name", "#Broker Name", "#BID", "#Addr", *_MEASURED_HEADINGS))
+    for row in found.rows:
+        broker = row.broker
         if args.m:
-            print(_MORE.format(cluster, broker, *_totals(runtime)))
+            print(_MORE.format(broker.cluster, broker.broker, *_totals(row.runtime)))
         else:
-            print(_BASE.format(cluster, broker, broker_id, address, *_measured(runtime)))
-    for each in answers.missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED
-
-
-def _brokers(info: ClusterInfo, cluster: str | None) -> Iterator[tuple[str, str, int, str]]:
-    for name, brokers in info.cluster_addr_table.items():
-        if cluster in (None, name):
-            for broker in sorted(brokers):
-                if data := info.broker_addr_table.get(broker):
-                    for broker_id, address in data.broker_addrs.items():
-                        yield name, broker, broker_id, address
+            print(_BASE.format(broker.cluster, broker.broker, broker.id, broker.address, *_measured(row.runtime)))
+    session.incomplete(found.missing)
 
 
 def _measured(runtime: Mapping[str, str] | None) -> list[str]:
     if runtime is None:
         return [_UNKNOWN] * 8
-    earliest, disk = runtime.get("earliestMessageTimeStamp", ""), runtime.get("commitLogDiskRatio", "")
-    hours = (time.time() * 1000 - float(earliest)) / 3_600_000 if _is_number(earliest) else 0.0
+    earliest = number(runtime, "earliestMessageTimeStamp")
+    hours = (time.time() * 1000 - earliest) / 3_600_000 if earliest is not None else 0.0
     sends = f"{runtime.get('sendThreadPoolQueueSize')},{runtime.get('sendThreadPoolQueueHeadWaitTimeMills')}ms"
     pulls = f"{runtime.get('pullThreadPoolQueueSize')},{runtime.get('pullThreadPoolQueueHeadWaitTimeMills')}ms"
     acks = f"{runtime.get('ackThreadPoolQueueSize', 'N')},{runtime.get('ackThreadPoolQueueHeadWaitTimeMills', 'N')}ms"
     return [
         runtime.get("brokerVersionDesc", ""),
         f"{_first(runtime, 'putTps'):9.2f}({sends})",
-        f"{_first(runtime, 'getTransferredTps'):9.2f}({pulls}|{acks})",
+        f"{out_tps(runtime) or 0.0:9.2f}({pulls}|{acks})",
         _timers(runtime),
         runtime.get("pageCacheLockTimeMills", ""),
         f"{hours:2.2f}",
-        f"{float(disk) if _is_number(disk) else 0.0:.4f}",
+        f"{_first(runtime, 'commitLogDiskRatio'):.4f}",
         "true" if runtime.get("brokerActive", "").lower() == "true" else "false",
     ]
 
@@ -96,10 +85,6 @@ def _timers(runtime: Mapping[str, str]) -> str:
     waiting = _first(runtime, "timerCongestNum") / 10_000
     enqueued, dequeued = _first(runtime, "timerEnqueueTps"), _first(runtime, "timerDequeueTps")
     return f"{read:.0f}-{behind:.0f}({waiting:.1f}w, {enqueued:.1f}, {dequeued:.1f})"
-
-
-def _totals_headings() -> list[str]:
-    return ["#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday"]
 
 
 def _totals(runtime: Mapping[str, str] | None) -> list[str]:
@@ -113,17 +98,8 @@ def _totals(runtime: Mapping[str, str] | None) -> list[str]:
 
 
 def _first(runtime: Mapping[str, str], key: str) -> float:
-    """Of several figures in a row the first; 0 for what a broker of another version does not say."""
-    words = runtime.get(key, "").split()
-    return float(words[0]) if words and _is_number(words[0]) else 0.0
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    """0 for what a broker of another version does not say."""
+    return number(runtime, key) or 0.0
 
 
 @classic("brokerStatus", BROKER_ADDR, CLUSTER)
@@ -139,17 +115,12 @@ async def get_broker_config(session: Session, args: argparse.Namespace) -> None:
     if args.b:
         await _print_config(session, f"============{args.b}============", args.b)
         return
-    info = await session.admin.brokers.cluster_info()
-    brokers_in(info, _cluster(args))
-    for broker in sorted(info.cluster_addr_table[args.c]):
-        addresses = info.broker_addr_table[broker].broker_addrs
-        master = addresses.get(0, "NO_MASTER")
-        if 0 in addresses:
-            await _print_config(session, f"============Master: {master}============", master)
-        for broker_id, address in sorted(addresses.items()):
-            if broker_id:
-                line = f"============My Master: {master}=====Slave: {address}============"
-                await _print_config(session, line, address)
+    found = replicas(await session.admin.brokers.cluster_info(), place_of(args)["cluster"])
+    masters = {each.broker: each.address for each in found if each.id == MASTER}
+    for each in found:
+        master = masters.get(each.broker, "NO_MASTER")
+        title = f"Master: {master}" if each.id == MASTER else f"My Master: {master}=====Slave: {each.address}"
+        await _print_config(session, f"============{title}============", each.address)
 
 
 async def _print_config(session: Session, line: str, address: str) -> None:
@@ -184,32 +155,15 @@ async def update_broker_config(session: Session, args: argparse.Namespace) -> No
     timeout=60.0,
 )
 async def broker_consume_stats(session: Session, args: argparse.Namespace) -> None:
-    level = args.l or 0
     found = await session.admin.brokers.consume_stats(args.b, ordered=is_true(args.o))
-    print(
-        _LAG.format(
-            "#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime"
-        )
-    )
-    for table in found.consume_stats_list:
-        for group, several in table.items():
-            for stats in several:
-                for queue in sorted(stats.offset_table, key=lambda queue: (queue.topic, queue)):
-                    offsets = stats.offset_table[queue]
-                    behind = offsets.broker_offset - offsets.consumer_offset
-                    if behind >= level and offsets.last_timestamp > 0:
-                        print(
-                            _LAG.format(
-                                front(queue.topic, 64),
-                                group,
-                                front(queue.broker_name, 32),
-                                queue.queue_id,
-                                offsets.broker_offset,
-                                offsets.consumer_offset,
-                                behind,
-                                seconds_text(offsets.last_timestamp),
-                            )
-                        )
+    offsets = ("#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime")
+    print(_LAG.format("#Topic", "#Group", "#Broker Name", "#QID", *offsets))
+    for group, progress in progress_of_groups([found]).items():
+        for row in progress.rows:
+            if row.lag >= (args.l or 0) and row.last_time is not None:
+                queue = (front(row.queue.topic, 64), group, front(row.queue.broker_name, 32), row.queue.queue_id)
+                when = seconds_text(to_millis(row.last_time))
+                print(_LAG.format(*queue, row.broker_offset, row.consumer_offset, row.lag, when))
     print(f"\nDiff Total: {found.total_diff}")
 
 
@@ -225,29 +179,29 @@ async def add_write_perm(session: Session, args: argparse.Namespace) -> None:
         print(f"add write perm of broker[{args.b}] in name server[{address}] OK, {topics}")
 
 
-@classic("getNamesrvConfig")
-async def get_namesrv_config(session: Session, args: argparse.Namespace) -> None:
-    for address, config in (await session.admin.namesrv.config()).items():
-        print(f"============{address}============")
-        for key, value in config.items():
-            print(f"{key:<50}=  {value}")
-
-
 async def _addresses(session: Session, args: argparse.Namespace, *, masters_only: bool = False) -> list[str]:
+    cluster = place_of(args)["cluster"]
     if args.b:
         return [args.b]
-    info = await session.admin.brokers.cluster_info()
-    brokers_in(info, _cluster(args))
-    return [
-        address
-        for broker in sorted(info.cluster_addr_table[args.c])
-        for broker_id, address in sorted(info.broker_addr_table[broker].broker_addrs.items())
-        if not broker_id or not masters_only
-    ]
+    return addresses_in(await session.admin.brokers.cluster_info(), cluster, everyone=not masters_only)
 
 
-def _cluster(args: argparse.Namespace) -> str:
-    if not args.c:
-        raise CommandFailed("say a broker with -b or a cluster with -c", Exit.USAGE)
-    cluster: str = args.c
-    return cluster
+# Cleaning: what nobody needs any more goes now instead of at night
+
+
+@classic("cleanExpiredCQ", BROKER_ADDR, ANY_CLUSTER, timeout=60.0)
+async def clean_expired_cq(session: Session, args: argparse.Namespace) -> None:
+    await session.admin.brokers.clean_queues(**place_of(args, anywhere=True))
+    print("success")
+
+
+@classic("cleanUnusedTopic", BROKER_ADDR, ANY_CLUSTER, timeout=60.0)
+async def clean_unused_topic(session: Session, args: argparse.Namespace) -> None:
+    await session.admin.brokers.clean_topics(**place_of(args, anywhere=True))
+    print("success")
+
+
+@classic("deleteExpiredCommitLog", BROKER_ADDR, ANY_CLUSTER, timeout=60.0)
+async def delete_expired_commit_log(session: Session, args: argparse.Namespace) -> None:
+    await session.admin.brokers.clean_log(**place_of(args, anywhere=True))
+    print("success")

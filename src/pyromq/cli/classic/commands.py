@@ -1,17 +1,28 @@
-"""The table of subcommands: each is a coroutine function and the options that it takes."""
+"""The table of subcommands: each is a coroutine function and the options that it takes; what many of them share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyromq.errors import RemoteProtocolError
+
+from ..failures import CommandFailed, Exit
+from ..times import parse_time
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Awaitable, Callable
 
+    from pyromq.protocol.bodies import Body
+
     from ..session import Session
 
     Run = Callable[[Session, argparse.Namespace], Awaitable[None]]
+
+T = TypeVar("T", bound="Body")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +63,32 @@ def classic(name: str, *options: Opt, timeout: float | None = 10.0) -> Callable[
 BROKER_ADDR = Opt("b", "brokerAddr", "Address of a broker.")
 CLUSTER = Opt("c", "clusterName", "A cluster.")
 TOPIC = Opt("t", "topic", "The topic.", required=True)
+CONFIG_FILE = Opt("f", "filename", "A file with a JSON array of their settings.", required=True)
+
+
+def place_of(args: argparse.Namespace, *, anywhere: bool = False) -> dict[str, Any]:
+    """Where a change is made: at the broker of -b, or in the cluster of -c; `anywhere` also without either."""
+    if not args.b and not args.c and not anywhere:
+        raise CommandFailed("say a broker with -b or a cluster with -c", Exit.USAGE)
+    return {"cluster": None if args.b else args.c, "brokers": args.b}
+
+
+def read_configs(name: str, kind: type[T]) -> list[T]:
+    """The topics or groups in a file with a JSON array of them."""
+    from pyromq.protocol import fastjson
+    from pyromq.protocol.bodies.conversion import convert
+
+    try:
+        found = fastjson.loads(Path(name).read_bytes())
+        if not isinstance(found, list):
+            raise CommandFailed(f"{name} is no JSON array", Exit.USAGE)
+        return [convert(kind, each) for each in found]
+    except OSError as exc:
+        raise CommandFailed(f"{name} cannot be read: {exc.strerror}", Exit.USAGE) from exc
+    except RemoteProtocolError as exc:
+        raise CommandFailed(f"{name}: {exc}", Exit.USAGE) from exc
+
+
+def moment(text: str | None) -> datetime | None:
+    """A time as it was typed."""
+    return None if text is None else parse_time(text, datetime.now().astimezone())

@@ -7,13 +7,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyromq.admin import Sign, backlogs, brokers_in, fan_out, is_system_group, running_infos, stuck_queues
-from pyromq.errors import ConsumerNotOnline
+from pyromq.admin.groups.trouble import Sign, backlogs, online_infos, stuck_queues
+from pyromq.client.admin.addresses import brokers_in
+from pyromq.client.admin.fan_out import fan_out
 from pyromq.protocol.bodies import ConsumeType, MessageRequestMode
+from pyromq.protocol.names import is_system_group
 from pyromq.protocol.versions import version_name
 
 from ..failures import CommandFailed, Exit
-from .commands import BROKER_ADDR, CLUSTER, Opt, classic
+from .commands import BROKER_ADDR, CLUSTER, Opt, classic, place_of
 from .java_text import bool_text, compact_time
 
 if TYPE_CHECKING:
@@ -47,14 +49,13 @@ async def consumer_status(session: Session, args: argparse.Namespace) -> None:
         print(running_text(await session.admin.clients.running_info(args.g, args.i, stacks=args.s)), end="")
         return
     members = (await session.admin.groups.connections(args.g)).connection_set
+    versions = {member.client_id: version_name(member.version) for member in members}
     answers = await fan_out(
-        {member.client_id: member.client_id for member in members},
-        lambda client: session.admin.clients.running_info(args.g, client, stacks=args.s),
+        list(versions), lambda client: session.admin.clients.running_info(args.g, client, stacks=args.s)
     )
     now = int(time.time() * 1000)
     infos = dict(sorted(answers.results.items()))
     print(_CLIENTS.format("#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile"))
-    versions = {member.client_id: version_name(member.version) for member in members}
     for number, client in enumerate((each for each in versions if each in infos), start=1):
         print(_CLIENTS.format(number, client, versions[client], _kept(now, client, running_text(infos[client]))))
     if infos and subscribe_the_same(infos, now):
@@ -64,9 +65,7 @@ async def consumer_status(session: Session, args: argparse.Namespace) -> None:
                 print(line)
     elif infos:
         print("\n\nWARN: Different subscription in the same group of consumer!!!")
-    for each in answers.missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED
+    session.incomplete(answers.missing)
 
 
 def _kept(now: int, client: str, text: str) -> Path:
@@ -207,10 +206,7 @@ async def monitor_round(session: Session) -> None:
 async def _of_members(session: Session, groups: Iterable[str], now: int) -> list[str]:
     lines = []
     for group in groups:
-        try:
-            infos = await running_infos(session.admin, group)
-        except ConsumerNotOnline:
-            continue
+        infos = await online_infos(session.admin, group)
         if infos and not subscribe_the_same(infos, now):
             lines.append(f"ConsumerGroup: {group}, Subscription different")
         for client, info in infos.items():
@@ -230,18 +226,11 @@ async def _of_members(session: Session, groups: Iterable[str], now: int) -> list
     Opt("q", "popShareQueueNum", "With POP: how many others share the queues of a member; 0 is all.", kind=int),
 )
 async def set_consume_mode(session: Session, args: argparse.Namespace) -> None:
-    if not args.b and not args.c:
-        raise CommandFailed("say a broker with -b or a cluster with -c", Exit.USAGE)
+    place = place_of(args)
     if args.m not in MessageRequestMode.__members__:
         raise CommandFailed(f"{args.m!r} is no mode; write PULL or POP", Exit.USAGE)
     share = args.q or 0
-    for address in await session.admin.groups.set_request_mode(
-        args.g,
-        args.t,
-        MessageRequestMode[args.m],
-        share_queues=share,
-        cluster=None if args.b else args.c,
-        brokers=args.b,
-    ):
+    mode = MessageRequestMode[args.m]
+    for address in await session.admin.groups.set_request_mode(args.g, args.t, mode, share_queues=share, **place):
         print(f"set consume mode to {address} success.")
     print(f"topic[{args.t}] group[{args.g}] consume mode[{args.m}] popShareQueueNum[{share}]")

@@ -14,18 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyromq.admin import TopicKind, brokers_in, cluster_configs, cluster_size, is_system_group, topic_kind
+from pyromq.admin.cluster.settings import cluster_configs
+from pyromq.admin.cluster.size import cluster_size
+from pyromq.admin.names import TopicKind, names_of_servers, topic_kind
+from pyromq.client.admin.addresses import brokers_in
 from pyromq.protocol.command import PROTOCOL_VERSION
+from pyromq.protocol.names import is_system_group
 from pyromq.protocol.versions import version_name
 
 from ..failures import CommandFailed, Exit
-from .commands import BROKER_ADDR, CLUSTER, Opt, classic
+from .commands import BROKER_ADDR, CLUSTER, Opt, classic, place_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from pyromq.admin import BrokerSize, Load, Missing
+    from pyromq.admin.cluster.size import BrokerSize, Load
     from pyromq.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 
     from ..session import Session
@@ -66,14 +70,10 @@ _KEYS = (
     timeout=30.0,
 )
 async def export_metadata(session: Session, args: argparse.Namespace) -> None:
+    place = place_of(args)
     info = await session.admin.brokers.cluster_info()
-    servers = {*info.cluster_addr_table, *info.broker_addr_table}
-    if args.b:
-        addresses: Iterable[str] = [args.b]
-    elif args.c:
-        addresses = brokers_in(info, args.c).values()
-    else:
-        raise CommandFailed("say a broker with -b or a cluster with -c", Exit.USAGE)
+    servers = names_of_servers(info)
+    addresses = [args.b] if args.b else brokers_in(info, place["cluster"]).values()
     kinds = (TopicKind.NORMAL, TopicKind.RETRY, TopicKind.DLQ) if args.s else (TopicKind.NORMAL,)
     topics: dict[str, TopicConfig] = {}
     groups: dict[str, SubscriptionGroupConfig] = {}
@@ -120,7 +120,7 @@ async def export_configs(session: Session, args: argparse.Namespace) -> None:
         },
     }
     _write(args.f, "configs.json", document)
-    _note(session, found.missing)
+    session.incomplete(found.missing)
 
 
 @classic("exportMetrics", OF_CLUSTER, FOLDER, timeout=60.0)
@@ -142,7 +142,7 @@ async def export_metrics(session: Session, args: argparse.Namespace) -> None:
         },
     }
     _write(args.f, "metrics.json", document)
-    _note(session, found.missing)
+    session.incomplete(found.missing)
 
 
 def _environment(size: BrokerSize) -> dict[str, str]:
@@ -195,9 +195,3 @@ def _write(folder: str | None, name: str, document: Mapping[str, Any]) -> None:
     except OSError as exc:
         raise CommandFailed(f"{path} cannot be written: {exc.strerror}", Exit.USAGE) from exc
     print(f"export {path} success")
-
-
-def _note(session: Session, missing: tuple[Missing, ...]) -> None:
-    for each in missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyromq.admin import brokers_of_group, brokers_of_topic, fan_out
+from pyromq.admin.groups.members import connections
+from pyromq.client.admin.addresses import replicas
+from pyromq.client.admin.fan_out import fan_out, partly
+from pyromq.client.admin.times import to_millis
 from pyromq.errors import ConsumerNotOnline, PyroMQError
 from pyromq.protocol.bodies import ConsumeType, GroupRetryPolicy, SubscriptionGroupConfig
 from pyromq.protocol.names import RETRY_PREFIX, is_retry_topic
 from pyromq.protocol.versions import version_name
 
 from ..failures import CommandFailed, Exit
-from .commands import BROKER_ADDR, CLUSTER, Opt, classic
+from .commands import BROKER_ADDR, CLUSTER, CONFIG_FILE, Opt, classic, place_of, read_configs
 from .java_text import bool_text, front, is_true, map_text, seconds_text
 from .topics import attributes_of
 
 if TYPE_CHECKING:
     import argparse
 
-    from pyromq.protocol.bodies import ConsumerConnection, OffsetWrapper
-    from pyromq.protocol.message_queue import MessageQueue
+    from pyromq.protocol.bodies import ConsumerConnection
 
     from ..session import Session
 
@@ -54,7 +56,7 @@ _CLIENT = "{:<36} {:<22} {:<10} {}"
     Opt("attributes", "attributes", "+a=b,+c=d,-e"),
 )
 async def update_sub_group(session: Session, args: argparse.Namespace) -> None:
-    _check_place(args)
+    place = place_of(args)
     config = SubscriptionGroupConfig(group_name=args.g, consume_broadcast_enable=False, consume_from_min_enable=False)
     fields: dict[str, object] = {
         "consume_enable": None if args.s is None else is_true(args.s),
@@ -70,9 +72,20 @@ async def update_sub_group(session: Session, args: argparse.Namespace) -> None:
         "attributes": attributes_of(args.attributes) or None,
     }
     config = msgspec.structs.replace(config, **{name: value for name, value in fields.items() if value is not None})
-    for address in await session.admin.groups.create(config, cluster=None if args.b else args.c, brokers=args.b):
+    for address in await session.admin.groups.create(config, **place):
         print(f"create subscription group to {address} success.")
     print(config_text(config))
+
+
+@classic("updateSubGroupList", BROKER_ADDR, CLUSTER, CONFIG_FILE, timeout=60.0)
+async def update_sub_group_list(session: Session, args: argparse.Namespace) -> None:
+    place = place_of(args)
+    addresses: list[str] = []
+    for config in read_configs(args.f, SubscriptionGroupConfig):
+        addresses = await session.admin.groups.create(config, **place)
+    kind = "group" if args.b else "subscription group"
+    for address in addresses:
+        print(f"submit batch of {kind} config to {address} success, please check the result later.")
 
 
 def _policy(text: str | None) -> GroupRetryPolicy | None:
@@ -107,11 +120,9 @@ def config_text(config: SubscriptionGroupConfig) -> str:
 
 @classic("deleteSubGroup", BROKER_ADDR, CLUSTER, GROUP_NAME, Opt("r", "removeOffset", "true or false."))
 async def delete_sub_group(session: Session, args: argparse.Namespace) -> None:
-    _check_place(args)
+    place = place_of(args)
     info = await session.admin.brokers.cluster_info()
-    await session.admin.groups.delete(
-        args.g, cluster=None if args.b else args.c, brokers=args.b, remove_offsets=is_true(args.r)
-    )
+    await session.admin.groups.delete(args.g, remove_offsets=is_true(args.r), **place)
     if args.b:
         print(f"delete subscription group [{args.g}] from broker [{args.b}] success.")
         return
@@ -120,21 +131,15 @@ async def delete_sub_group(session: Session, args: argparse.Namespace) -> None:
         print(f"delete subscription group [{args.g}] from broker [{address}] in cluster [{args.c}] success.")
 
 
-def _check_place(args: argparse.Namespace) -> None:
-    if not args.b and not args.c:
-        raise CommandFailed("say a broker with -b or a cluster with -c", Exit.USAGE)
-
-
 @classic("getConsumerConfig", GROUP_NAME)
 async def get_consumer_config(session: Session, args: argparse.Namespace) -> None:
     info = await session.admin.brokers.cluster_info()
     found = await session.admin.groups.config(args.g)
-    for data in sorted(info.broker_addr_table.values(), key=lambda data: data.broker_name):
-        for address in data.broker_addrs.values():
-            if config := found.get(address):
-                print(f"============================={data.cluster}:{data.broker_name}=============================")
-                for name, value in _wire_fields(config).items():
-                    print(f"{name:<40}=  {'' if value is None else _value_text(value)}")
+    for each in replicas(info):
+        if config := found.get(each.address):
+            print(f"============================={each.cluster}:{each.broker}=============================")
+            for name, value in _wire_fields(config).items():
+                print(f"{name:<40}=  {'' if value is None else _value_text(value)}")
 
 
 @classic(
@@ -153,51 +158,24 @@ async def consumer_progress(session: Session, args: argparse.Namespace) -> None:
 
 
 async def _progress_of(session: Session, group: str, topic: str | None, *, clients: bool) -> None:
-    admin = session.admin
-    brokers = await (brokers_of_topic(admin, topic) if topic else brokers_of_group(admin, group))
-    answers = await fan_out(brokers, lambda address: admin.groups.stats_at(address, group, topic))
-    stats = answers.some()
-    table: dict[MessageQueue, OffsetWrapper] = {}
-    for each in stats.values():
-        table |= each.offset_table
-    if not table:
-        raise ConsumerNotOnline(f"group {group} has no offset on any broker")
-    owners = await _owners(session, group) if clients else {}
+    progress, missing = await partly(session.admin.groups.progress(group, topic, clients=clients))
     start = ("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset")
     if clients:
         print(_WITH_CLIENTS_HEADINGS.format(*start, "#Client IP", "#Diff", "#Inflight", "#LastTime"))
     else:
         print(_PROGRESS_HEADINGS.format(*start, "#Diff", "#Inflight", "#LastTime"))
-    behind = under_way = 0
-    for queue in sorted(table, key=lambda queue: (queue.topic, queue)):
-        offsets = table[queue]
-        diff = offsets.broker_offset - offsets.consumer_offset
-        inflight = offsets.pull_offset - offsets.consumer_offset
-        behind, under_way = behind + diff, under_way + inflight
-        last = seconds_text(offsets.last_timestamp) if offsets.last_timestamp > 0 else "N/A"
-        names = (front(queue.topic, 64), front(queue.broker_name, 32), queue.queue_id)
-        places = (offsets.broker_offset, offsets.consumer_offset)
+    for row in progress.rows:
+        queue = (front(row.queue.topic, 64), front(row.queue.broker_name, 32), row.queue.queue_id)
+        figures = (row.lag, row.in_flight, seconds_text(to_millis(row.last_time)) if row.last_time else "N/A")
         if clients:
-            print(_WITH_CLIENTS.format(*names, *places, owners.get(queue, "N/A"), diff, inflight, last))
+            client = (row.client_id or "N/A").split("@")[0]
+            print(_WITH_CLIENTS.format(*queue, row.broker_offset, row.consumer_offset, client, *figures))
         else:
-            print(_PROGRESS.format(*names, *places, diff, inflight, last))
-    print(f"\nConsume TPS: {sum(each.consume_tps for each in stats.values()):.2f}")
-    print(f"Consume Diff Total: {behind}")
-    print(f"Consume Inflight Total: {under_way}")
-    for each_missing in answers.missing:
-        session.note(f"incomplete: {each_missing}")
-        session.exit_code = Exit.REFUSED
-
-
-async def _owners(session: Session, group: str) -> dict[MessageQueue, str]:
-    try:
-        members = [member.client_id for member in (await session.admin.groups.connections(group)).connection_set]
-    except ConsumerNotOnline:
-        return {}
-    infos = await fan_out(
-        {name: name for name in members}, lambda name: session.admin.clients.running_info(group, name)
-    )
-    return {queue: name.split("@")[0] for name, info in infos.results.items() for queue in info.mq_table}
+            print(_PROGRESS.format(*queue, row.broker_offset, row.consumer_offset, *figures))
+    print(f"\nConsume TPS: {progress.tps:.2f}")
+    print(f"Consume Diff Total: {progress.lag}")
+    print(f"Consume Inflight Total: {sum(row.in_flight for row in progress.rows)}")
+    session.incomplete(missing)
 
 
 async def _progress_of_all(session: Session) -> None:
@@ -205,12 +183,6 @@ async def _progress_of_all(session: Session) -> None:
     groups = [topic.removeprefix(RETRY_PREFIX) for topic in await admin.topics.names() if is_retry_topic(topic)]
 
     async def ask(group: str) -> tuple[ConsumerConnection | None, float, int]:
-        async def connections() -> ConsumerConnection | None:
-            try:
-                return await admin.groups.connections(group)
-            except ConsumerNotOnline:
-                return None
-
         async def behind() -> tuple[float, int]:
             try:
                 progress = await admin.groups.progress(group)
@@ -218,10 +190,10 @@ async def _progress_of_all(session: Session) -> None:
                 return 0.0, 0
             return progress.tps, progress.lag
 
-        members, (tps, lag) = await asyncio.gather(connections(), behind())
+        members, (tps, lag) = await asyncio.gather(connections(admin, group), behind())
         return members, tps, lag
 
-    answers = await fan_out({group: group for group in groups}, ask)
+    answers = await fan_out(groups, ask)
     print(_GROUPS.format("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total"))
     for group in groups:
         if group not in answers.results:
@@ -241,9 +213,7 @@ async def _progress_of_all(session: Session) -> None:
                 lag,
             )
         )
-    for each in answers.missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED
+    session.incomplete(answers.missing)
 
 
 @classic("consumerConnection", Opt("g", "consumerGroup", "The consumer group.", required=True), BROKER_ADDR)

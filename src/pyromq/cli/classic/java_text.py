@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from pyromq.client.admin.times import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+    from datetime import datetime
 
 
 def front(text: str, size: int) -> str:
@@ -17,7 +18,7 @@ def front(text: str, size: int) -> str:
 
 
 def _local(millis: int) -> datetime:
-    return (_EPOCH + timedelta(milliseconds=millis)).astimezone()
+    return (EPOCH + timedelta(milliseconds=millis)).astimezone()
 
 
 def seconds_text(millis: int) -> str:
@@ -34,11 +35,6 @@ def map_text(table: Mapping[str, object]) -> str:
 
 def bool_text(value: bool) -> str:
     return "true" if value else "false"
-
-
-def perm_text(perm: int) -> str:
-    """`RW-`: what may be done with a topic; the third place is for inheritance."""
-    return ("R" if perm & 4 else "-") + ("W" if perm & 2 else "-") + ("X" if perm & 1 else "-")
 
 
 def is_true(text: str | None, default: bool = False) -> bool:

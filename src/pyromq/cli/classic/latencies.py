@@ -7,8 +7,8 @@ import time
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from pyromq.client.routes import publish_info
 from pyromq.errors import PyroMQError
-from pyromq.protocol.message_queue import MessageQueue
 
 from ..failures import CommandFailed, Exit
 from .commands import TOPIC, Opt, classic
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyromq.client import Producer, SendResult
+    from pyromq.protocol.message_queue import MessageQueue
 
     from ..session import Session
 
@@ -28,7 +29,6 @@ SIZE = Opt("s", "size", "Bytes of a body; 128 without it.", kind=int)
 _SENT = "{:<32}  {:<4}  {:<20}    {}"
 _CLUSTER_HEADINGS = "{:<24}  {:<24}  {:<4}  {:<8}  {:<8}"
 _CLUSTER = "{:<24}  {:<24}  {:<8}  {:<16}  {:<16}"
-_WRITE = 2
 _GREETING = b"hello jodie"  # what RocketMQ fills its bodies with
 _WHERE_LOGS_ARE_READ = timezone(timedelta(hours=8))
 
@@ -37,12 +37,7 @@ _WHERE_LOGS_ARE_READ = timezone(timedelta(hours=8))
 async def check_msg_send_rt(session: Session, args: argparse.Namespace) -> None:
     amount, body = _amount(args), b"a" * _size(args)
     route = await session.admin.topics.route(args.t)
-    queues = sorted(
-        MessageQueue(topic=args.t, broker_name=data.broker_name, queue_id=number)
-        for data in route.queue_datas
-        if data.perm & _WRITE
-        for number in range(data.write_queue_nums)
-    )
+    queues = sorted(publish_info(args.t, route).queues)
     if not queues:
         raise CommandFailed(f"topic {args.t} has no queue to write to", Exit.REFUSED)
     print(_SENT.format("#Broker Name", "#QID", "#Send Result", "#RT"))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import aclosing
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pyromq.admin import Spans, read_spans, topic_spans
+from pyromq.admin.messages.ranges import Spans, topic_spans
+from pyromq.admin.messages.reading import read_spans
 from pyromq.protocol.message_queue import MessageQueue
 
 from ..failures import CommandFailed, Exit
 from ..nouns.message.rows import body_of
-from ..times import parse_time
-from .commands import TOPIC, Opt, classic
+from .commands import TOPIC, Opt, classic, moment
 from .java_text import is_true, map_text, signed_bytes
 from .queries import decoded
 
@@ -62,16 +61,14 @@ async def send_message(session: Session, args: argparse.Namespace) -> None:
     "printMsg", TOPIC, CHARSET, TAGS, BEGIN, END, Opt("d", "printBody", "true (the default) or false."), timeout=None
 )
 async def print_messages(session: Session, args: argparse.Namespace) -> None:
-    spans = await topic_spans(session.admin, args.t, begin=_when(args.b), end=_when(args.e))
+    spans = await topic_spans(session.admin, args.t, begin=moment(args.b), end=moment(args.e))
     for span in spans.spans:
         print(f"minOffset={span.begin}, maxOffset={span.end}, {span.queue}")
         async with aclosing(read_spans(session.admin, Spans(args.t, (span,)), args.s or "*")) as messages:
             async for message in messages:
                 print(message_line(message, args.c or "UTF-8", with_body=is_true(args.d, default=True)))
         print("-" * 56)
-    for each in spans.missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED
+    session.incomplete(spans.missing)
 
 
 @classic(
@@ -90,7 +87,7 @@ async def print_messages(session: Session, args: argparse.Namespace) -> None:
 )
 async def print_messages_of_queue(session: Session, args: argparse.Namespace) -> None:
     spans = await topic_spans(
-        session.admin, args.t, broker=args.a, queue_id=args.i, begin=_when(args.b), end=_when(args.e)
+        session.admin, args.t, broker=args.a, queue_id=args.i, begin=moment(args.b), end=moment(args.e)
     )
     tags: Counter[str] = Counter()
     async with aclosing(read_spans(session.admin, spans, args.s or "*")) as messages:
@@ -129,8 +126,8 @@ async def consume_message(session: Session, args: argparse.Namespace) -> None:
         args.t,
         broker=args.b,
         queue_id=args.i,
-        begin=_when(args.s),
-        end=_when(args.e),
+        begin=moment(args.s),
+        end=moment(args.e),
         offset=args.o,
     )
     for span in spans.spans:
@@ -164,7 +161,3 @@ def message_line(message: MessageExt, charset: str, *, with_body: bool) -> str:
         f"preparedTransactionOffset={record.prepared_transaction_offset}, toString()={plain}]"
     )
     return f"MSGID: {message.msg_id} {text} BODY: {decoded(body, charset) if with_body else 'NOT PRINT BODY'}"
-
-
-def _when(text: str | None) -> datetime | None:
-    return None if text is None else parse_time(text, datetime.now().astimezone())

@@ -1,4 +1,4 @@
-"""Subcommands that change name servers."""
+"""Subcommands about name servers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 NAMESPACE = Opt("s", "namespace", "The namespace.", required=True)
 KEY = Opt("k", "key", "The key.", required=True)
 VALUE = Opt("v", "value", "Its value.", required=True)
+
+
+@classic("getNamesrvConfig")
+async def get_namesrv_config(session: Session, args: argparse.Namespace) -> None:
+    for address, config in (await session.admin.namesrv.config()).items():
+        print(f"============{address}============")
+        for key, value in config.items():
+            print(f"{key:<50}=  {value}")
 
 
 @classic("updateNamesrvConfig", KEY, VALUE)

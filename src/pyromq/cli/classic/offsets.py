@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pyromq.admin import Goal, Move, apply_plan, reset_plan
-from pyromq.client.admin.times import to_millis
+from pyromq.admin.groups.reset import Goal, Move, apply_plan, reset_plan
+from pyromq.client.admin.addresses import replicas
+from pyromq.client.admin.times import EPOCH, to_millis
 from pyromq.errors import ConsumerNotOnline, StateError
 from pyromq.protocol.message_queue import MessageQueue
 
@@ -26,7 +27,6 @@ PLACE = Opt("c", "cluster", "A cluster.")
 
 _TOLD = "{:<40}  {:<40}  {:<40}"
 _SET = "{:<20}  {:<20}  {:<20}  {:<20}  {:<20}  {:<20}"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @classic(
@@ -42,7 +42,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 )
 async def reset_offset_by_time(session: Session, args: argparse.Namespace) -> None:
     force = is_true(args.f, default=True)
-    when = _EPOCH if args.s == "-1" else parse_time(args.s, datetime.now().astimezone())
+    when = EPOCH if args.s == "-1" else parse_time(args.s, datetime.now().astimezone())
     millis = -1 if args.s == "-1" else to_millis(when)
     if args.b and args.q is not None:
         await _one_queue(session, args, when, millis)
@@ -97,9 +97,7 @@ def _say(line: str) -> None:
 
 async def _one_queue(session: Session, args: argparse.Namespace, when: datetime, millis: int) -> None:
     info = await session.admin.brokers.cluster_info()
-    names = {
-        address: data.broker_name for data in info.broker_addr_table.values() for address in data.broker_addrs.values()
-    }
+    names = {each.address: each.broker for each in replicas(info)}
     if args.b not in names:
         raise CommandFailed(f"no broker is registered with the address {args.b}", Exit.NOT_FOUND)
     queue = MessageQueue(topic=args.t, broker_name=names[args.b], queue_id=args.q)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyromq.admin import events, partly, redrive
+from pyromq.admin.messages.dead_letters import redrive
+from pyromq.admin.messages.traces import events
+from pyromq.client.admin.fan_out import partly
+from pyromq.client.admin.times import EPOCH
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.names import TRACE_TOPIC
 
@@ -22,13 +25,12 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import AsyncIterator
 
-    from pyromq.admin import TraceEvent
+    from pyromq.admin.messages.traces import TraceEvent
     from pyromq.protocol.bodies import ConsumeMessageDirectlyResult
     from pyromq.protocol.message import MessageExt
 
     from ..session import Session
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MOMENT = 253_402_300_799_000  # the year 9999
 _FIELD = "{:<20} {}"
 _BY_KEY = "{:<50} {:>4} {:>40} {:<200}"
@@ -116,9 +118,7 @@ async def query_by_key(session: Session, args: argparse.Namespace) -> None:
         hour = message.store_timestamp // _HOUR * _HOUR
         index_key = f"{hour}@{args.t}@K@{args.k}@{message.msg_id}@{message.record.physical_offset}"
         print(_BY_KEY.format(message.msg_id, message.queue_id, message.queue_offset, index_key))
-    for each in missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED
+    session.incomplete(missing)
 
 
 @classic(
@@ -204,7 +204,7 @@ def _or_null(text: str | None) -> str:
 def _when(millis: int | None) -> datetime | None:
     if millis is None:
         return None
-    return _EPOCH + timedelta(milliseconds=min(max(millis, 0), _LAST_MOMENT))
+    return EPOCH + timedelta(milliseconds=min(max(millis, 0), _LAST_MOMENT))
 
 
 @classic(
@@ -234,9 +234,7 @@ async def query_trace(session: Session, args: argparse.Namespace) -> None:
             if row.group == group:
                 print(_trace_line("Sub", row))
         print()
-    for each in missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED
+    session.incomplete(missing)
 
 
 def _trace_line(kind: str, row: TraceEvent) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..session import Session
 
 _LINE = "=" * 38
-_READ = 4
 
 
 @classic(
@@ -49,14 +48,10 @@ async def update_order_conf(session: Session, args: argparse.Namespace) -> None:
 @classic("allocateMQ", TOPIC, Opt("i", "ipList", "Addresses of consumers, by ','.", required=True))
 async def allocate_mq(session: Session, args: argparse.Namespace) -> None:
     from pyromq.client.consumer.allocation import Averagely
+    from pyromq.client.routes import subscribe_queues
 
     route = await session.admin.topics.route(args.t)
-    queues = sorted(
-        MessageQueue(topic=args.t, broker_name=data.broker_name, queue_id=number)
-        for data in route.queue_datas
-        if data.perm & _READ
-        for number in range(data.read_queue_nums)
-    )
+    queues = subscribe_queues(args.t, route)
     addresses = args.i.split(",")
     shares = {
         address: [

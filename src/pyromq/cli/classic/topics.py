@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pyromq.admin import TopicKind, brokers_of_topic, fan_out, partly, stats_all, topic_kind
+from pyromq.admin.names import TopicKind, topic_kind
+from pyromq.admin.traffic import stats_all
+from pyromq.client.admin import order_conf
+from pyromq.client.admin.fan_out import fan_out, partly
 from pyromq.protocol.bodies import TopicConfig
 from pyromq.protocol.message_queue import MessageQueue  # noqa: TC001 - a key of tables
+from pyromq.protocol.permissions import perm_text
 
 from ..failures import CommandFailed, Exit
-from .commands import BROKER_ADDR, CLUSTER, TOPIC, Opt, classic
-from .java_text import bool_text, front, is_true, map_text, millis_text, perm_text
+from .commands import BROKER_ADDR, CLUSTER, CONFIG_FILE, TOPIC, Opt, classic, place_of, read_configs
+from .java_text import bool_text, front, is_true, map_text, millis_text
 
 if TYPE_CHECKING:
     import argparse
@@ -38,37 +42,33 @@ _STATS = "{:<64}  {:<64} {:>12} {:>11} {:>11} {:>14} {:>14}"
     Opt("a", "attributes", "+a=b,+c=d,-e"),
 )
 async def update_topic(session: Session, args: argparse.Namespace) -> None:
-    _check_place(args)
-    order = is_true(args.o)
-    sys_flag = is_true(args.u) + 2 * is_true(args.s)
-    attributes = attributes_of(args.a)
+    place = place_of(args)
     config = TopicConfig(
         topic_name=args.t,
         read_queue_nums=8 if args.r is None else args.r,
         write_queue_nums=8 if args.w is None else args.w,
         perm=6 if args.p is None else args.p,
-        topic_sys_flag=sys_flag,
-        order=order,
-        attributes=attributes,
+        topic_sys_flag=is_true(args.u) + 2 * is_true(args.s),
+        order=is_true(args.o),
+        attributes=attributes_of(args.a),
     )
-    addresses = await session.admin.topics.create(
-        args.t,
-        cluster=None if args.b else args.c,
-        brokers=args.b,
-        read_queues=config.read_queue_nums,
-        write_queues=config.write_queue_nums,
-        perm=config.perm,
-        sys_flag=sys_flag,
-        order=order,
-        attributes=attributes,
-    )
-    for address in addresses:
+    for address in await session.admin.topics.put(config, **place):
         print(f"create topic to {address} success.")
-    if order:
-        queues = await session.admin.topics.order(args.t)
-        text = ";".join(f"{broker}:{count}" for broker, count in queues.items())
+    if config.order:
+        text = order_conf.render(await session.admin.topics.order(args.t))
         print(f"set {'broker' if args.b else 'cluster'} orderConf. isOrder=true, orderConf=[{text}]")
     print(config_text(config))
+
+
+@classic("updateTopicList", BROKER_ADDR, CLUSTER, CONFIG_FILE, timeout=60.0)
+async def update_topic_list(session: Session, args: argparse.Namespace) -> None:
+    """One request for each topic, so that brokers of 4.9 are told, too, who do not know the one for all of them."""
+    place = place_of(args)
+    addresses: list[str] = []
+    for config in read_configs(args.f, TopicConfig):
+        addresses = await session.admin.topics.put(config, **place)
+    for address in addresses:
+        print(f"submit batch of topic config to {address} success, please check the result later.")
 
 
 def config_text(config: TopicConfig) -> str:
@@ -90,11 +90,6 @@ def attributes_of(text: str | None) -> dict[str, str]:
     return table
 
 
-def _check_place(args: argparse.Namespace) -> None:
-    if not args.b and not args.c:
-        raise CommandFailed("say a broker with -b or a cluster with -c", Exit.USAGE)
-
-
 @classic("deleteTopic", TOPIC, Opt("c", "clusterName", "A cluster.", required=True))
 async def delete_topic(session: Session, args: argparse.Namespace) -> None:
     await session.admin.topics.delete(args.t, cluster=args.c)
@@ -104,13 +99,11 @@ async def delete_topic(session: Session, args: argparse.Namespace) -> None:
 
 @classic("updateTopicPerm", BROKER_ADDR, CLUSTER, TOPIC, Opt("p", "perm", "2, 4 or 6.", required=True, kind=int))
 async def update_topic_perm(session: Session, args: argparse.Namespace) -> None:
-    _check_place(args)
+    place = place_of(args)
     route = await session.admin.topics.route(args.t)
     before = {data.broker_name: data.perm for data in route.queue_datas}
     names = {address: data.broker_name for data in route.broker_datas for address in data.broker_addrs.values()}
-    for address in await session.admin.topics.update(
-        args.t, cluster=None if args.b else args.c, brokers=args.b, perm=args.p
-    ):
+    for address in await session.admin.topics.update(args.t, perm=args.p, **place):
         old = before.get(names.get(address, ""), "-")
         print(f"update topic perm from {old} to {args.p} in {address} success.")
 
@@ -128,15 +121,13 @@ async def topic_list(session: Session, args: argparse.Namespace) -> None:
         clusters = await session.admin.topics.clusters(topic)
         return clusters[0] if clusters else "", await session.admin.topics.groups(topic)
 
-    answers = await fan_out({topic: topic for topic in people}, ask)
+    answers = await fan_out(people, ask)
     print("{:<20}  {:<48}  {:<48}".format("#Cluster Name", "#Topic", "#Consumer Group"))
     for topic in people:
         cluster, groups = answers.results.get(topic, ("-", ["-"]))
         for group in groups or [""]:
             print(_CLUSTERS.format(front(cluster, 20), front(topic, 64), front(group, 64)))
-    for each in answers.missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED
+    session.incomplete(answers.missing)
 
 
 @classic("topicRoute", TOPIC, Opt("l", "list", "As a list.", value=False))
@@ -173,14 +164,12 @@ async def topic_status(session: Session, args: argparse.Namespace) -> None:
         when = millis_text(ends.last_update_timestamp) if ends.last_update_timestamp > 0 else ""
         print(_STATUS.format(front(queue.broker_name, 32), queue.queue_id, ends.min_offset, ends.max_offset, when))
     print(f"\nTopic Put TPS: {await _put_tps(session, args.t)}")
-    for each in missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED
+    session.incomplete(missing)
 
 
 async def _put_tps(session: Session, topic: str) -> float:
     """How many messages a second all brokers took in the last minute. One that has no counter took none."""
-    brokers = await brokers_of_topic(session.admin, topic)
+    brokers = await session.admin.brokers.of_topic(topic)
     answers = await fan_out(brokers, lambda address: session.admin.brokers.stats(address, "TOPIC_PUT_NUMS", topic))
     return sum((data.stats_minute.tps for data in answers.results.values()), 0.0)
 
@@ -199,17 +188,8 @@ async def topic_cluster_list(session: Session, args: argparse.Namespace) -> None
 )
 async def stats_of_all(session: Session, args: argparse.Namespace) -> None:
     found = await stats_all(session.admin, args.t or None, active=args.a, system=True)
-    print(
-        _STATS.format(
-            "#Topic",
-            "#Consumer Group",
-            "#Accumulation",
-            "#InTPS",
-            "#OutTPS",
-            "#InMsg24Hour",
-            "#OutMsg24Hour",
-        )
-    )
+    figures = ("#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour")
+    print(_STATS.format("#Topic", "#Consumer Group", *figures))
     for row in found.rows:
         if topic_kind(row.topic) in (TopicKind.RETRY, TopicKind.DLQ):
             continue
@@ -220,6 +200,4 @@ async def stats_of_all(session: Session, args: argparse.Namespace) -> None:
         went = (f"{row.out_tps:.2f}" if row.out_tps is not None else "-", "-" if row.out_24h is None else row.out_24h)
         lag = "-" if row.lag is None else max(row.lag, 0)
         print(_STATS.format(front(row.topic, 64), front(row.group, 64), lag, came[0], went[0], came[1], went[1]))
-    for each in found.missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED
+    session.incomplete(found.missing)

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from pyromq.admin import Action, Listing, Step, carry_out_step, parse_wishes, plan_wishes
+from pyromq.admin.listing import Listing
+from pyromq.admin.manifest.apply import Action, Step, carry_out_step, parse_wishes, plan_wishes
 
 from ..failures import CommandFailed, Exit
 from ..session import Session

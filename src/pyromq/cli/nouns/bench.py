@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.admin import Listing, Pace, last_messages, read_spans
+from pyromq.admin.listing import Listing
+from pyromq.admin.messages.pace import Pace
+from pyromq.admin.messages.ranges import last_messages
+from pyromq.admin.messages.reading import read_spans
 from pyromq.errors import PyroMQError
 
 from ..failures import CommandFailed, Exit, exit_code

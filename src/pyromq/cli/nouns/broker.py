@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.admin import Answers, Listing, broker_lag, brokers_in, cluster_table, fan_out
+from pyromq.admin.cluster.brokers import cluster_table
+from pyromq.admin.groups.lag import broker_lag
+from pyromq.admin.listing import Listing
+from pyromq.client.admin.addresses import brokers_in
+from pyromq.client.admin.fan_out import Answers, fan_out
 from pyromq.errors import RouteNotFound
 
 from ..failures import CommandFailed, Exit, nearest

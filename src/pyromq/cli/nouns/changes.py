@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyromq.admin import Listing
+from pyromq.admin.listing import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.admin import Listing, cluster_table, group_lag, group_list, people_groups
+from pyromq.admin.cluster.brokers import cluster_table
+from pyromq.admin.groups.lag import group_lag, group_list, people_groups
+from pyromq.admin.listing import Listing
 
 from ..failures import CommandFailed, Exit
 from ..parameters import ClusterName, TopicOption
@@ -23,7 +25,7 @@ from .pings import ping_brokers
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyromq.admin import Missing
+    from pyromq.client.admin.fan_out import Missing
 
 app = new_app(
     "Figures against limits, for monitoring: exit code 6 when one is crossed. `pyromq check DIR` checks files."

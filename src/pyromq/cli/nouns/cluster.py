@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pyromq.admin import Listing, cluster_table
+from pyromq.admin.cluster.brokers import cluster_table
+from pyromq.admin.listing import Listing
 
 from ..parameters import ClusterName
 from ..session import Session

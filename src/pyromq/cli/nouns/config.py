@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.admin import Listing
+from pyromq.admin.listing import Listing
 from pyromq.errors import ConfigError
 
 from ..failures import Exit

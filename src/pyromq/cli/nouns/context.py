@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pyromq.admin import Listing
+from pyromq.admin.listing import Listing
 
 from .. import context_file
 from ..context_file import Context

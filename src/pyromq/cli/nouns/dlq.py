@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.admin import (
+from pyromq.admin.listing import Listing
+from pyromq.admin.messages.dead_letters import (
     DeadLetters,
-    Listing,
     Redriven,
     dead_letter_list,
     dead_letter_topic,
-    last_messages,
     origin_id,
     origin_topic,
-    read_spans,
     redrive,
-    topic_route,
 )
+from pyromq.admin.messages.ranges import last_messages
+from pyromq.admin.messages.reading import read_spans
+from pyromq.admin.topics import topic_route
 from pyromq.client.admin.times import from_millis
 from pyromq.errors import NoPermission, TopicNotFound
 
@@ -40,7 +40,7 @@ from .message.rows import body_of, cell_of, encoded
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from pyromq.admin import Spans
+    from pyromq.admin.messages.ranges import Spans
     from pyromq.protocol.message import MessageExt
 
     from .message.options import Wanted

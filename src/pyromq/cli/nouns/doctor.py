@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.admin import Finding, Health, Listing, examine
+from pyromq.admin.cluster.doctor import examine
+from pyromq.admin.cluster.doctor_rules import Finding, Health
+from pyromq.admin.listing import Listing
 
 from ..failures import Exit
 from ..session import Session

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.admin import cluster_configs, cluster_metadata, cluster_size
+from pyromq.admin.cluster.settings import cluster_configs
+from pyromq.admin.cluster.size import cluster_size
+from pyromq.admin.manifest.export import cluster_metadata
 
 from ..failures import CommandFailed, Exit
 from ..output import Output, Printer
@@ -19,7 +21,6 @@ from ..verbs import new_app, reading, run_app
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyromq.admin import Missing
 
 app = new_app("What a cluster is, as a JSON document: topics and groups, settings, what it carries.")
 
@@ -59,7 +60,7 @@ async def configs(session: Session, file: ToFile = STDOUT, cluster: ClusterName 
     document = {"nameServers": found.name_servers, "brokers": found.brokers}
     count = len(found.name_servers) + sum(map(len, found.brokers.values()))
     write_document(session, document, file, f"the settings of {count} servers")
-    _note(session, found.missing)
+    session.incomplete(found.missing)
 
 
 @reading(app, "report", timeout=20.0)
@@ -71,7 +72,7 @@ async def report(session: Session, file: ToFile = STDOUT, cluster: ClusterName =
     found = await cluster_size(session.admin, cluster)
     document = {"brokers": found.brokers, "total": found.total, "clients": found.clients}
     write_document(session, document, file, f"what {len(found.brokers)} brokers carry")
-    _note(session, found.missing)
+    session.incomplete(found.missing)
 
 
 def write_document(session: Session, document: Mapping[str, Any], file: Path, what: str) -> None:
@@ -90,9 +91,3 @@ def write_document(session: Session, document: Mapping[str, Any], file: Path, wh
     finally:
         part.unlink(missing_ok=True)
     session.note(f"wrote {what} to {file}")
-
-
-def _note(session: Session, missing: tuple[Missing, ...]) -> None:
-    for each in missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED

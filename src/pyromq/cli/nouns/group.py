@@ -11,17 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from pyromq.admin import (
-    Listing,
-    Observation,
-    group_clients,
-    group_inspect,
-    group_lag,
-    group_list,
-    observe,
-    people_groups,
-    with_clients,
-)
+from pyromq.admin.groups.lag import group_lag, group_list, people_groups, with_clients
+from pyromq.admin.groups.members import group_clients, group_inspect
+from pyromq.admin.groups.trouble import Observation, observe
+from pyromq.admin.listing import Listing
 from pyromq.errors import ConsumerNotOnline
 from pyromq.protocol.bodies import MessageRequestMode, SubscriptionGroupConfig
 

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.admin import Goal, Listing, Move, TopicKind, apply_plan, group_lag, reset_plan, topic_kind
+from pyromq.admin.groups.lag import group_lag
+from pyromq.admin.groups.reset import Goal, Move, apply_plan, reset_plan
+from pyromq.admin.listing import Listing
+from pyromq.admin.names import TopicKind, topic_kind
 from pyromq.errors import ConfigError, StateError
 from pyromq.protocol.message_queue import MessageQueue
 
@@ -25,7 +28,7 @@ from ..verbs import changing, new_app, reading
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyromq.admin import ResetPlan
+    from pyromq.admin.groups.reset import ResetPlan
 
 app = new_app("Where a group goes on: reset, skip, clone, export.")
 

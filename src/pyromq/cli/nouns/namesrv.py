@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pyromq.admin import Listing, partly
+from pyromq.admin.listing import Listing
+from pyromq.client.admin.fan_out import partly
 
 from ..parameters import pairs_of
 from ..session import Session

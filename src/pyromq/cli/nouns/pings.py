@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyromq.admin import Listing, fan_out
+from pyromq.admin.listing import Listing
+from pyromq.client.admin.fan_out import fan_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

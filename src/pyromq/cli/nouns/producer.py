@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pyromq.admin import ClientRow, Listing, client_row, producer_list
+from pyromq.admin.groups.members import ClientRow, client_row, producer_list
+from pyromq.admin.listing import Listing
 
 from ..session import Session
 from ..verbs import new_app, reading, run_app

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from pyromq.admin import Listing, parse_place
+from pyromq.admin.listing import Listing
+from pyromq.admin.messages.ranges import parse_place
 from pyromq.protocol.message_queue import MessageQueue
 
 from ..failures import CommandFailed, Exit

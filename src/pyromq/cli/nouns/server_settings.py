@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyromq.admin import Listing
+from pyromq.admin.listing import Listing
 
 from ..failures import CommandFailed, Exit, nearest
 from .changes import SettingChange
@@ -13,7 +13,7 @@ from .changes import SettingChange
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from pyromq.admin import Missing
+    from pyromq.client.admin.fan_out import Missing
 
     from ..session import Session
 

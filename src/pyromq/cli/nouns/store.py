@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.admin import Listing
+from pyromq.admin.listing import Listing
 from pyromq.client.admin.times import from_millis
 from pyromq.errors import StoreError
 

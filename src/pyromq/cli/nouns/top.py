@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.admin import Listing, LiveRow, Pulse, look, within
+from pyromq.admin.listing import Listing
+from pyromq.admin.live import LiveRow, Pulse, look
+from pyromq.client.admin.fan_out import within
 from pyromq.errors import PyroMQError
 
 from ..output import Output
@@ -20,7 +22,7 @@ from ..verbs import new_app, reading, run_app
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyromq.admin import Look
+    from pyromq.admin.live import Look
 
 app = new_app("Topics and groups with their rates and lag, again and again.", alone=True)
 

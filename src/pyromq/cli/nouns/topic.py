@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from pyromq.admin import (
-    Listing,
-    TopicKind,
-    stats_all,
-    topic_details,
-    topic_list,
-    topic_route,
-    topic_settings,
-    topic_stats,
-)
+from pyromq.admin.listing import Listing
+from pyromq.admin.names import TopicKind
+from pyromq.admin.topics import topic_details, topic_list, topic_route, topic_settings, topic_stats
+from pyromq.admin.traffic import stats_all
 from pyromq.errors import ConfigError, QueryNotFound
 
 from ..failures import CommandFailed, Exit
@@ -24,9 +18,6 @@ from ..parameters import Brokers, ClusterName, Topic, perm_of
 from ..session import Session
 from ..verbs import changing, new_app, reading, run_app
 from .changes import Change, changes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 app = new_app("Topics: what there is, where, how big; making, changing and deleting them.")
 
@@ -131,27 +122,17 @@ async def assign(
 
     Example: pyromq topic assign orders worker-1 worker-2 worker-3
     """
-    from pyromq.protocol.message_queue import MessageQueue
-
-    found = await session.admin.topics.route(topic)
-    queues = sorted(
-        MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=number)
-        for data in found.queue_datas
-        for number in range(data.read_queue_nums)
-    )
-    members = sorted(set(clients))
-    rows = [Assignment(member, share, len(share)) for member, share in _shares(members, queues)]
-    return Listing.make(Assignment, rows)
-
-
-def _shares(members: list[str], queues: Sequence[Any]) -> list[tuple[str, tuple[str, ...]]]:
     from pyromq.client.consumer.allocation import Averagely
+    from pyromq.client.routes import subscribe_queues
 
-    shares = []
-    for member in members:
-        share = Averagely().allocate("group", member, queues, members)
-        shares.append((member, tuple(f"{queue.broker_name}:{queue.queue_id}" for queue in share)))
-    return shares
+    queues = subscribe_queues(topic, await session.admin.topics.route(topic))
+    members = sorted(set(clients))
+    shares = {member: Averagely().allocate("group", member, queues, members) for member in members}
+    rows = [
+        Assignment(member, tuple(f"{queue.broker_name}:{queue.queue_id}" for queue in share), len(share))
+        for member, share in shares.items()
+    ]
+    return Listing.make(Assignment, rows)
 
 
 # Changing

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from pyromq.admin import Listing, TraceEvent, trace_of
+from pyromq.admin.listing import Listing
+from pyromq.admin.messages.traces import TraceEvent, trace_of
 from pyromq.errors import NoMessage, TopicNotFound
 from pyromq.protocol.names import TRACE_TOPIC
 

@@ -17,15 +17,15 @@ from pyromq.protocol.bodies.conversion import convert
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.header import Header
 
-from .requests import each
+from .fan_out import fan_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyromq.protocol.command import Command
 
-    from .addresses import Places
-    from .requests import Asking
+    from .addresses import Addresses
+    from .requests import Requests
 
 B = TypeVar("B", bound=Body)
 
@@ -174,9 +174,9 @@ class AclFilter(Header):
 class AclAdmin:
     """Operations on accounts, users and policies."""
 
-    def __init__(self, asking: Asking, places: Places) -> None:
-        self._asking = asking
-        self._places = places
+    def __init__(self, requests: Requests, addresses: Addresses) -> None:
+        self._requests = requests
+        self._addresses = addresses
 
     # Accounts of 4.9
 
@@ -210,9 +210,9 @@ class AclAdmin:
         """By address, which version of the accounts each broker has."""
 
         async def ask(address: str) -> AclVersion:
-            return _version(await self._asking.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO))
+            return _version(await self._requests.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO))
 
-        answers = await each("versions of accounts", await self._places.masters(cluster, brokers), ask)
+        answers = await fan_out(await self._addresses.masters(cluster, brokers), ask, "versions of accounts")
         return answers.check(answers.results)
 
     async def set_white_addresses(
@@ -254,16 +254,16 @@ class AclAdmin:
 
     async def user(self, broker: str, username: str) -> User:
         """Raises BrokerError with code 3001 if there is none."""
-        address = await self._places.address(broker)
-        reply = await self._asking.ask(address, RequestCode.AUTH_GET_USER, UserName(username))
+        address = await self._addresses.address(broker)
+        reply = await self._requests.ask(address, RequestCode.AUTH_GET_USER, UserName(username))
         if not reply.body_bytes:
             raise BrokerError(f"there is no user {username}", address, ResponseCode.USER_NOT_EXIST)
         return User.decode(reply.body_bytes)
 
     async def users(self, broker: str, filter: str | None = None) -> list[User]:  # noqa: A002 - RocketMQ's word
         """All users of a broker, or those whose name has `filter` in it."""
-        address = await self._places.address(broker)
-        return _list(User, await self._asking.ask(address, RequestCode.AUTH_LIST_USER, UserFilter(filter)))
+        address = await self._addresses.address(broker)
+        return _list(User, await self._requests.ask(address, RequestCode.AUTH_LIST_USER, UserFilter(filter)))
 
     # Policies of 5.x
 
@@ -297,17 +297,17 @@ class AclAdmin:
 
     async def acl(self, broker: str, subject: str) -> Acl:
         """Raises BrokerError with code 3002 if there is none."""
-        address = await self._places.address(broker)
-        reply = await self._asking.ask(address, RequestCode.AUTH_GET_ACL, Subject(subject))
+        address = await self._addresses.address(broker)
+        reply = await self._requests.ask(address, RequestCode.AUTH_GET_ACL, Subject(subject))
         if not reply.body_bytes:
             raise BrokerError(f"there is no acl of {subject}", address, ResponseCode.POLICY_NOT_EXIST)
         return Acl.decode(reply.body_bytes)
 
     async def acls(self, broker: str, *, subject: str | None = None, resource: str | None = None) -> list[Acl]:
         """All of a broker, or those with these texts in their subject and resource."""
-        address = await self._places.address(broker)
+        address = await self._addresses.address(broker)
         header = AclFilter(subject, resource)
-        return _list(Acl, await self._asking.ask(address, RequestCode.AUTH_LIST_ACL, header))
+        return _list(Acl, await self._requests.ask(address, RequestCode.AUTH_LIST_ACL, header))
 
     async def _change(
         self,
@@ -318,10 +318,7 @@ class AclAdmin:
         cluster: str | None,
         brokers: str | Iterable[str] | None,
     ) -> list[str]:
-        addresses = await self._places.masters(cluster, brokers)
-        answers = await each(what, addresses, lambda address: self._asking.ask(address, code, header, body))
-        answers.check()
-        return addresses
+        return await self._requests.tell(what, await self._addresses.masters(cluster, brokers), code, header, body)
 
 
 def _version(reply: Command) -> AclVersion:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyromq.errors import RouteNotFound, TopicNotFound
@@ -16,29 +17,39 @@ if TYPE_CHECKING:
     from pyromq.protocol.bodies import BrokerData
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .requests import Asking
+    from .requests import Requests
 
 MASTER = 0
 _BROKER_NOT_FOUND = 10003
 
 
-class Places:
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One broker process: the master of its name, or a slave."""
+
+    cluster: str
+    broker: str
+    id: int
+    address: str
+
+
+class Addresses:
     """Finds the addresses of brokers.
 
     Where an operation takes `brokers`, each is an address (`host:port`) or the name of a broker, which means its
     master. Without `brokers` and `cluster` the operation is for every cluster.
     """
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
 
     async def cluster_info(self) -> ClusterInfo:
-        reply = await self._asking.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        reply = await self._requests.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return ClusterInfo.decode(reply.body_bytes)
 
     async def route(self, topic: str) -> TopicRouteData:
         """Raises TopicNotFound."""
-        reply = await self._asking.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic))
+        reply = await self._requests.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfo(topic))
         return TopicRouteData.decode(reply.body_bytes)
 
     async def address(self, broker: str) -> str:
@@ -64,13 +75,11 @@ class Places:
 
     async def broker_names(self) -> dict[str, str]:
         """The name of every broker, by its address."""
-        table = (await self.cluster_info()).broker_addr_table
-        return {address: name for name, data in table.items() for address in data.broker_addrs.values()}
+        return {each.address: each.broker for each in replicas(await self.cluster_info())}
 
     async def serving(self, topic: str) -> dict[str, str]:
         """The brokers of a topic, by name: their masters, or, where one is down, a slave. Raises TopicNotFound."""
-        route = await self.route(topic)
-        return _readable(route.broker_datas, f"the brokers of {topic}")
+        return _some(readable((await self.route(topic)).broker_datas), f"the brokers of {topic}")
 
     async def serving_group(self, group: str) -> dict[str, str]:
         """The brokers that may know a group: those of its retry topic.
@@ -80,7 +89,7 @@ class Places:
         try:
             return await self.serving(retry_topic(group))
         except TopicNotFound:
-            return _readable((await self.cluster_info()).broker_addr_table.values(), "the brokers")
+            return _some(brokers_in(await self.cluster_info()), "the brokers")
 
     async def masters_of(self, topic: str) -> dict[str, str]:
         """The masters of a topic's brokers, by name. Raises RouteNotFound if one of them is down."""
@@ -120,34 +129,54 @@ class Places:
 
 def addresses_in(info: ClusterInfo, cluster: str | None, *, everyone: bool) -> list[str]:
     """The masters, or all brokers, of a cluster or of all clusters. Raises RouteNotFound instead of giving none."""
-    if cluster is None:
-        names = sorted(info.broker_addr_table)
-    elif cluster in info.cluster_addr_table:
-        names = sorted(info.cluster_addr_table[cluster])
-    else:
-        raise _nowhere(f"there is no cluster {cluster}; there are: {', '.join(sorted(info.cluster_addr_table)) or '-'}")
-    addresses = []
-    for name in names:
-        data = info.broker_addr_table.get(name)
-        if data is not None:
-            addresses += [
-                address for broker_id, address in sorted(data.broker_addrs.items()) if everyone or broker_id == MASTER
-            ]
+    addresses = [each.address for each in replicas(info, cluster) if everyone or each.id == MASTER]
     if not addresses:
         raise _nowhere(f"no {'broker' if everyone else 'master'} of {cluster or 'any cluster'} is known")
     return addresses
 
 
-def _readable(brokers: Iterable[BrokerData], what: str) -> dict[str, str]:
-    """Who answers questions: the smallest id of each broker, which is its master if that is there."""
-    found = {
+def replicas(info: ClusterInfo, cluster: str | None = None) -> list[Replica]:
+    """All brokers of a cluster, or of all of them, in order. Raises RouteNotFound for an unknown cluster."""
+    clusters = {broker: name for name, brokers in info.cluster_addr_table.items() for broker in brokers}
+    found = [
+        Replica(cluster or clusters.get(data.broker_name, data.cluster), data.broker_name, broker_id, address)
+        for data in _brokers_in(info, cluster)
+        for broker_id, address in data.broker_addrs.items()
+    ]
+    return sorted(found, key=lambda each: (each.cluster, each.broker, each.id))
+
+
+def masters_in(info: ClusterInfo, cluster: str | None = None) -> dict[str, str]:
+    """The masters of a cluster, or of all of them, by name. Raises RouteNotFound for an unknown cluster."""
+    return {each.broker: each.address for each in replicas(info, cluster) if each.id == MASTER}
+
+
+def brokers_in(info: ClusterInfo, cluster: str | None = None) -> dict[str, str]:
+    """Who answers questions for a cluster, or for all of them. Raises RouteNotFound for an unknown cluster."""
+    return readable(_brokers_in(info, cluster))
+
+
+def readable(brokers: Iterable[BrokerData]) -> dict[str, str]:
+    """Who answers questions: of each broker the master, or, while it is down, the slave with the smallest id."""
+    return {
         data.broker_name: data.broker_addrs[min(data.broker_addrs)]
         for data in sorted(brokers, key=lambda data: data.broker_name)
         if data.broker_addrs
     }
-    if not found:
+
+
+def _brokers_in(info: ClusterInfo, cluster: str | None) -> list[BrokerData]:
+    clusters = info.cluster_addr_table
+    if cluster is not None and cluster not in clusters:
+        raise _nowhere(f"there is no cluster {cluster}; there are: {', '.join(sorted(clusters)) or 'none'}")
+    names = info.broker_addr_table if cluster is None else clusters[cluster]
+    return [info.broker_addr_table[name] for name in names if name in info.broker_addr_table]
+
+
+def _some(brokers: dict[str, str], what: str) -> dict[str, str]:
+    if not brokers:
         raise _nowhere(f"no address of {what} is known")
-    return found
+    return brokers
 
 
 def _nowhere(reason: str) -> RouteNotFound:

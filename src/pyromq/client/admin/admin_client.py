@@ -8,14 +8,14 @@ from pyromq.protocol.names import ADMIN_GROUP
 
 from ..client import Client
 from .acl import AclAdmin
-from .addresses import Places
+from .addresses import Addresses
 from .brokers import BrokerAdmin
 from .clients import ClientAdmin
 from .groups import GroupAdmin
 from .messages import MessageAdmin
 from .name_servers import NameServerAdmin
 from .offsets import OffsetAdmin
-from .requests import Asking
+from .requests import Requests
 from .topics import TopicAdmin
 
 if TYPE_CHECKING:
@@ -46,16 +46,16 @@ class AdminClient:
     ) -> None:
         self._client = client if client is not None else Client(namesrv)
         self._member = _Member(group)
-        self._asking = asking = Asking(self._client, timeout)
-        places = Places(asking)
-        self.namesrv = NameServerAdmin(asking)
-        self.brokers = BrokerAdmin(asking, places)
-        self.clients = ClientAdmin(asking, places)
-        self.topics = TopicAdmin(asking, places, self.namesrv)
-        self.groups = GroupAdmin(asking, places, self.topics, self.clients)
-        self.offsets = OffsetAdmin(asking, places, self.groups)
-        self.messages = MessageAdmin(asking, places, self.topics, self.groups)
-        self.acl = AclAdmin(asking, places)
+        self._requests = requests = Requests(self._client, timeout)
+        addresses = Addresses(requests)
+        self.namesrv = NameServerAdmin(requests)
+        self.brokers = BrokerAdmin(requests, addresses)
+        self.clients = ClientAdmin(requests, addresses)
+        self.topics = TopicAdmin(requests, addresses, self.namesrv)
+        self.groups = GroupAdmin(requests, addresses, self.topics, self.clients)
+        self.offsets = OffsetAdmin(requests, addresses, self.groups)
+        self.messages = MessageAdmin(requests, addresses, self.topics, self.groups)
+        self.acl = AclAdmin(requests, addresses)
 
     @property
     def client(self) -> Client:
@@ -65,12 +65,12 @@ class AdminClient:
     async def start(self) -> Self:
         """Needs no server to be there. StateError if the client has an admin of this group already."""
         await self._client.join(self._member)
-        self._asking.started = True
+        self._requests.started = True
         return self
 
     async def close(self) -> None:
         """Always ends. Requests under way on a client of its own fail with ConnectionLost."""
-        self._asking.started = False
+        self._requests.started = False
         await self._client.leave(self._member)
 
     async def __aenter__(self) -> Self:

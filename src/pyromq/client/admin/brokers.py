@@ -15,32 +15,40 @@ from pyromq.protocol.headers import (
 )
 
 from .config_text import config_from, config_text
-from .requests import SLOW, each
+from .requests import SLOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyromq.protocol.bodies import ClusterInfo
 
-    from .addresses import Places
-    from .requests import Asking
+    from .addresses import Addresses
+    from .requests import Requests
 
 
 class BrokerAdmin:
     """Operations on brokers. `broker` is an address, or a name, which means its master."""
 
-    def __init__(self, asking: Asking, places: Places) -> None:
-        self._asking = asking
-        self._places = places
+    def __init__(self, requests: Requests, addresses: Addresses) -> None:
+        self._requests = requests
+        self._addresses = addresses
 
     async def cluster_info(self) -> ClusterInfo:
         """All brokers by name, and the broker names of each cluster. A name may be without addresses."""
-        return await self._places.cluster_info()
+        return await self._addresses.cluster_info()
+
+    async def of_topic(self, topic: str) -> dict[str, str]:
+        """The brokers of a topic, by name: of each the master, or, while it is down, a slave. Raises TopicNotFound."""
+        return await self._addresses.serving(topic)
+
+    async def of_group(self, group: str) -> dict[str, str]:
+        """The brokers that may know a group: all where its retry topic is, or, before it has one, all there are."""
+        return await self._addresses.serving_group(group)
 
     async def config(self, broker: str) -> dict[str, str]:
         """All settings of a broker, by RocketMQ's keys."""
-        address = await self._places.address(broker)
-        return config_from(await self._asking.ask(address, RequestCode.GET_BROKER_CONFIG), address)
+        address = await self._addresses.address(broker)
+        return config_from(await self._requests.ask(address, RequestCode.GET_BROKER_CONFIG), address)
 
     async def set_config(
         self,
@@ -53,19 +61,13 @@ class BrokerAdmin:
 
         A broker that refuses one of the keys (NoPermission) changes nothing. Keys that it does not know are ignored.
         """
-        addresses = await self._places.everyone(cluster, brokers)
-        body = config_text(changes)
-        answers = await each(
-            f"set {', '.join(changes)}",
-            addresses,
-            lambda address: self._asking.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body),
-        )
-        answers.check()
-        return addresses
+        addresses = await self._addresses.everyone(cluster, brokers)
+        what, body = f"set {', '.join(changes)}", config_text(changes)
+        return await self._requests.tell(what, addresses, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
     async def runtime(self, broker: str) -> dict[str, str]:
         """What a broker measures of itself, as text under RocketMQ's keys (docs/spec/broker.md 12.2)."""
-        reply = await self._asking.ask(await self._places.address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
+        reply = await self._requests.ask(await self._addresses.address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
         return KVTable.decode(reply.body_bytes).table
 
     async def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:
@@ -73,15 +75,15 @@ class BrokerAdmin:
 
         Raises ServerError for one that does not exist, as it does not before something was counted.
         """
-        header = ViewBrokerStatsData(name, key)
-        reply = await self._asking.ask(await self._places.address(broker), RequestCode.VIEW_BROKER_STATS_DATA, header)
+        address = await self._addresses.address(broker)
+        reply = await self._requests.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsData(name, key))
         return BrokerStatsData.decode(reply.body_bytes)
 
     async def consume_stats(self, broker: str, *, ordered: bool = False) -> ConsumeStatsList:
         """How far all groups are on one broker, in one answer; with `ordered` only in ordered topics."""
         header = GetBrokerConsumeStats(ordered)
-        reply = await self._asking.ask(
-            await self._places.address(broker), RequestCode.GET_BROKER_CONSUME_STATS, header, slow=SLOW
+        reply = await self._requests.ask(
+            await self._addresses.address(broker), RequestCode.GET_BROKER_CONSUME_STATS, header, slow=SLOW
         )
         return ConsumeStatsList.decode(reply.body_bytes)
 
@@ -104,35 +106,24 @@ class BrokerAdmin:
         return await self._clean("delete expired log", RequestCode.DELETE_EXPIRED_COMMITLOG, cluster, brokers)
 
     async def _clean(self, what: str, code: int, cluster: str | None, brokers: str | Iterable[str] | None) -> list[str]:
-        addresses = await self._places.everyone(cluster, brokers)
-        answers = await each(what, addresses, lambda address: self._asking.ask(address, code, slow=SLOW))
-        answers.check()
-        return addresses
+        return await self._requests.tell(what, await self._addresses.everyone(cluster, brokers), code, slow=SLOW)
 
     # Write permission, which name servers take from the routes they give
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
         """Let nobody send to a broker any more; consumers go on. By name server the number of topics that it has."""
-        answers = await self._asking.ask_name_servers(
-            f"wipe write permission of {broker_name}",
-            RequestCode.WIPE_WRITE_PERM_OF_BROKER,
-            WipeWritePerm(broker_name),
-        )
-        counts = {
-            address: reply.header(WipeWritePermReply).wipe_topic_count for address, reply in answers.results.items()
-        }
+        what, code = f"wipe write permission of {broker_name}", RequestCode.WIPE_WRITE_PERM_OF_BROKER
+        answers = await self._requests.ask_name_servers(what, code, WipeWritePerm(broker_name))
+        replies = answers.results.items()
+        counts = {address: reply.header(WipeWritePermReply).wipe_topic_count for address, reply in replies}
         answers.check(counts)
         return counts
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
         """Undo `wipe_write_perm`: all topics of the broker can be read and written, whatever was set before."""
-        answers = await self._asking.ask_name_servers(
-            f"add write permission of {broker_name}",
-            RequestCode.ADD_WRITE_PERM_OF_BROKER,
-            WipeWritePerm(broker_name),
-        )
-        counts = {
-            address: reply.header(AddWritePermReply).add_topic_count for address, reply in answers.results.items()
-        }
+        what, code = f"add write permission of {broker_name}", RequestCode.ADD_WRITE_PERM_OF_BROKER
+        answers = await self._requests.ask_name_servers(what, code, WipeWritePerm(broker_name))
+        replies = answers.results.items()
+        counts = {address: reply.header(AddWritePermReply).add_topic_count for address, reply in replies}
         answers.check(counts)
         return counts

@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from pyromq.protocol.header import Header
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .addresses import Places
-    from .requests import Asking
+    from .addresses import Addresses
+    from .requests import Requests
 
 
 class ClientAdmin:
     """Asks consumers. Any broker that knows one can pass a question on, so they are tried one after the other."""
 
-    def __init__(self, asking: Asking, places: Places) -> None:
-        self._asking = asking
-        self._places = places
+    def __init__(self, requests: Requests, addresses: Addresses) -> None:
+        self._requests = requests
+        self._addresses = addresses
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> ConsumerRunningInfo:
         """The settings, queues and rates of one consumer, with `stacks` also what each of its threads is doing.
 
         Raises ServerError if no broker has it, and ConsumeMessageTimeout if it does not answer within ten seconds.
         """
-        serving = await self._places.serving_group(group)
+        serving = await self._addresses.serving_group(group)
         header = GetConsumerRunningInfo(group, client_id, stacks)
         reply = await self._first(serving.values(), RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         return ConsumerRunningInfo.decode(reply.body_bytes)
@@ -46,7 +46,7 @@ class ClientAdmin:
 
         Who does not answer is missing. Raises ServerError if nobody is online, and TopicNotFound.
         """
-        serving = await self._places.serving(topic)
+        serving = await self._addresses.serving(topic)
         header = GetConsumerStatus(topic, group, client_id)
         reply = await self._first(serving.values(), RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
         return GetConsumerStatusBody.decode(reply.body_bytes).consumer_table
@@ -55,7 +55,7 @@ class ClientAdmin:
         failure: PyroMQError | None = None
         for address in addresses:
             try:
-                return await self._asking.ask(address, code, header, at_least=RELAYED)
+                return await self._requests.ask(address, code, header, at_least=RELAYED)
             except PyroMQError as exc:
                 failure = exc
         assert failure is not None, "there is at least one address"

@@ -26,19 +26,27 @@ from pyromq.protocol.headers import (
 from pyromq.protocol.names import dlq_topic, retry_topic
 
 from ..names import check_group
+from .fan_out import fan_out
 from .progress import progress_of
-from .requests import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyromq.protocol.bodies import Connection, MessageRequestMode, ProducerInfo, QueueTimeSpan, SubscriptionData
+    from pyromq.protocol.bodies import (
+        Connection,
+        ConsumerRunningInfo,
+        MessageRequestMode,
+        ProducerInfo,
+        QueueTimeSpan,
+        SubscriptionData,
+    )
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .addresses import Places
+    from .addresses import Addresses
     from .clients import ClientAdmin
+    from .fan_out import Answers
     from .progress import GroupProgress
-    from .requests import Asking
+    from .requests import Requests
     from .topics import TopicAdmin
 
 
@@ -51,9 +59,9 @@ class _DeleteGroup(DeleteSubscriptionGroup):
 class GroupAdmin:
     """Operations on groups. The names are those that brokers know: no namespace is added."""
 
-    def __init__(self, asking: Asking, places: Places, topics: TopicAdmin, clients: ClientAdmin) -> None:
-        self._asking = asking
-        self._places = places
+    def __init__(self, requests: Requests, addresses: Addresses, topics: TopicAdmin, clients: ClientAdmin) -> None:
+        self._requests = requests
+        self._addresses = addresses
         self._topics = topics
         self._clients = clients
 
@@ -73,15 +81,9 @@ class GroupAdmin:
         if isinstance(config, str):
             config = SubscriptionGroupConfig(group_name=config)
         check_group(config.group_name)
-        addresses = await self._places.masters(cluster, brokers)
-        body = config.encode()
-        answers = await each(
-            f"create group {config.group_name}",
-            addresses,
-            lambda address: self._asking.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body),
-        )
-        answers.check()
-        return addresses
+        addresses = await self._addresses.masters(cluster, brokers)
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        return await self._requests.tell(f"create group {config.group_name}", addresses, code, body=config.encode())
 
     async def delete(
         self,
@@ -95,13 +97,9 @@ class GroupAdmin:
 
         Unless it is for some `brokers` only, its retry and dead-letter topics go, too, with what is in them.
         """
+        addresses = await self._addresses.masters(cluster, brokers)
         header = _DeleteGroup(group, remove_offsets, remove_offsets)
-        answers = await each(
-            f"delete group {group}",
-            await self._places.masters(cluster, brokers),
-            lambda address: self._asking.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header),
-        )
-        answers.check()
+        await self._requests.tell(f"delete group {group}", addresses, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
         if brokers is None:
             await self._topics.delete(retry_topic(group), cluster=cluster)
             await self._topics.delete(dlq_topic(group), cluster=cluster)
@@ -123,14 +121,9 @@ class GroupAdmin:
         body = SetMessageRequestModeRequestBody(
             consumer_group=group, topic=topic, mode=mode, pop_share_queue_num=share_queues
         ).encode()
-        addresses = await self._places.masters(cluster, brokers)
-        answers = await each(
-            f"set the mode of group {group}",
-            addresses,
-            lambda address: self._asking.ask(address, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body),
-        )
-        answers.check()
-        return addresses
+        addresses = await self._addresses.masters(cluster, brokers)
+        what, code = f"set the mode of group {group}", RequestCode.SET_MESSAGE_REQUEST_MODE
+        return await self._requests.tell(what, addresses, code, body=body)
 
     # Settings
 
@@ -152,14 +145,14 @@ class GroupAdmin:
 
     async def configs(self, broker: str) -> dict[str, SubscriptionGroupConfig]:
         """All groups of one broker."""
-        return await self._table(await self._places.address(broker))
+        return await self._table(await self._addresses.address(broker))
 
     async def _tables(self, cluster: str | None) -> dict[str, dict[str, SubscriptionGroupConfig]]:
-        answers = await each("groups", await self._places.masters(cluster), self._table)
+        answers = await fan_out(await self._addresses.masters(cluster), self._table, "groups")
         return answers.check(answers.results)
 
     async def _table(self, address: str) -> dict[str, SubscriptionGroupConfig]:
-        reply = await self._asking.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        reply = await self._requests.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return SubscriptionGroupWrapper.decode(reply.body_bytes).subscription_group_table
 
     # Progress
@@ -170,11 +163,10 @@ class GroupAdmin:
         `clients` finds out which consumer has which queue, which asks every one of them. If a broker does not answer,
         PartialFailure has the rows of the others in `partial`.
         """
-        serving = await (self._places.serving(topic) if topic else self._places.serving_group(group))
-        answers = await each(
-            f"progress of group {group}", serving, lambda name: self.stats_at(serving[name], group, topic)
-        )
-        owners = await self._owners(group) if clients else {}
+        brokers = await (self._addresses.serving(topic) if topic else self._addresses.serving_group(group))
+        what = f"progress of group {group}"
+        answers = await fan_out(brokers, lambda address: self.stats_at(address, group, topic), what)
+        owners = await self.owners(group) if clients else {}
         progress = progress_of(group, answers.results.values(), owners)
         answers.check(progress)
         if not progress.rows:
@@ -183,18 +175,14 @@ class GroupAdmin:
 
     async def stats_at(self, address: str, group: str, topic: str | None = None) -> ConsumeStats:
         """What one broker says of a group's progress; without rows if it knows of none."""
-        reply = await self._asking.ask(address, RequestCode.GET_CONSUME_STATS, GetConsumeStats(group, topic))
+        reply = await self._requests.ask(address, RequestCode.GET_CONSUME_STATS, GetConsumeStats(group, topic))
         return ConsumeStats.decode(reply.body_bytes)
 
     async def time_span(self, group: str, topic: str) -> list[QueueTimeSpan]:
         """The times of the first, the last and the last consumed message of each queue. Raises TopicNotFound."""
-        serving = await self._places.serving(topic)
-        header = QueryConsumeTimeSpan(topic, group)
-        answers = await each(
-            f"time span of {group} in {topic}",
-            serving,
-            lambda name: self._asking.ask(serving[name], RequestCode.QUERY_CONSUME_TIME_SPAN, header),
-        )
+        brokers = await self._addresses.serving(topic)
+        what, code = f"time span of {group} in {topic}", RequestCode.QUERY_CONSUME_TIME_SPAN
+        answers = await self._requests.ask_each(what, brokers, code, QueryConsumeTimeSpan(topic, group))
         spans = [
             span
             for reply in answers.results.values()
@@ -203,31 +191,37 @@ class GroupAdmin:
         answers.check(spans)
         return sorted(spans, key=lambda span: span.message_queue)
 
-    async def _owners(self, group: str) -> dict[MessageQueue, str]:
+    async def owners(self, group: str) -> dict[MessageQueue, str]:
+        """Which consumer has which queue. Who does not answer has unknown ones: no reason to withhold the others'."""
         try:
-            members = [member.client_id for member in (await self.connections(group)).connection_set]
-        except ConsumerNotOnline:
+            infos = await self._running_infos(group)
+        except PyroMQError:
             return {}
-        # Who does not answer has unknown queues: that is no reason to withhold the others'.
-        infos = await each(
-            f"queues of group {group}", members, lambda client_id: self._clients.running_info(group, client_id)
-        )
         return {queue: client_id for client_id, info in infos.results.items() for queue in info.mq_table}
 
     # Members
+
+    async def running_infos(self, group: str, *, stacks: bool = False) -> dict[str, ConsumerRunningInfo]:
+        """What each consumer of a group says of itself, by its id. Raises ConsumerNotOnline if there is none.
+
+        If some of them do not answer, PartialFailure has what the others said in `partial`.
+        """
+        answers = await self._running_infos(group, stacks=stacks)
+        return answers.check(answers.results)
+
+    async def _running_infos(self, group: str, *, stacks: bool = False) -> Answers[ConsumerRunningInfo]:
+        members = [member.client_id for member in (await self.connections(group)).connection_set]
+        what = f"consumers of group {group}"
+        return await fan_out(members, lambda name: self._clients.running_info(group, name, stacks=stacks), what)
 
     async def connections(self, group: str) -> ConsumerConnection:
         """Who consumes, and what. Raises ConsumerNotOnline if nobody does.
 
         Consumers are connected to all brokers; all are asked, so that one is found that some lost.
         """
-        serving = await self._places.serving_group(group)
-        header = GetConsumerConnectionList(group)
-        answers = await each(
-            f"consumers of group {group}",
-            serving,
-            lambda name: self._asking.ask(serving[name], RequestCode.GET_CONSUMER_CONNECTION_LIST, header),
-        )
+        brokers = await self._addresses.serving_group(group)
+        what, code = f"consumers of group {group}", RequestCode.GET_CONSUMER_CONNECTION_LIST
+        answers = await self._requests.ask_each(what, brokers, code, GetConsumerConnectionList(group))
         found = [ConsumerConnection.decode(reply.body_bytes) for reply in answers.results.values()]
         if not found:
             raise _most_telling(answers.failures.values(), ConsumerNotOnline)
@@ -235,13 +229,9 @@ class GroupAdmin:
 
     async def producers(self, group: str, topic: str) -> list[Connection]:
         """The members of a producer group that brokers of `topic` know. Raises ServerError if there are none."""
-        serving = await self._places.serving(topic)
-        header = GetProducerConnectionList(group)
-        answers = await each(
-            f"producers of group {group}",
-            serving,
-            lambda name: self._asking.ask(serving[name], RequestCode.GET_PRODUCER_CONNECTION_LIST, header),
-        )
+        brokers = await self._addresses.serving(topic)
+        what, code = f"producers of group {group}", RequestCode.GET_PRODUCER_CONNECTION_LIST
+        answers = await self._requests.ask_each(what, brokers, code, GetProducerConnectionList(group))
         members = {
             member.client_id: member
             for reply in answers.results.values()
@@ -253,7 +243,7 @@ class GroupAdmin:
 
     async def all_producers(self, broker: str) -> dict[str, list[ProducerInfo]]:
         """Every producer that one broker knows, by group."""
-        reply = await self._asking.ask(await self._places.address(broker), RequestCode.GET_ALL_PRODUCER_INFO)
+        reply = await self._requests.ask(await self._addresses.address(broker), RequestCode.GET_ALL_PRODUCER_INFO)
         return ProducerTableInfo.decode(reply.body_bytes).data
 
 

@@ -42,7 +42,8 @@ from pyromq.remoting import join_address
 
 from ..consumer.pull_result import decode_pull
 from ..consumer.subscriptions import ALL, subscription_data
-from .requests import RELAYED, SLOW, each
+from .fan_out import fan_out
+from .requests import RELAYED, SLOW
 from .times import to_millis
 from .tracks import MessageTrack, TrackState, track_of
 
@@ -55,9 +56,9 @@ if TYPE_CHECKING:
 
     from ..consumer.pull_result import PullResult
     from ..consumer.subscriptions import Expression
-    from .addresses import Places
+    from .addresses import Addresses
     from .groups import GroupAdmin
-    from .requests import Asking
+    from .requests import Requests
     from .topics import TopicAdmin
 
 LIMIT = 64  # what a broker gives at most
@@ -77,9 +78,9 @@ class ResumeCheckHalfMessage(Header):
 class MessageAdmin:
     """Operations on messages. Where one is looked for and not found, NoMessage is raised."""
 
-    def __init__(self, asking: Asking, places: Places, topics: TopicAdmin, groups: GroupAdmin) -> None:
-        self._asking = asking
-        self._places = places
+    def __init__(self, requests: Requests, addresses: Addresses, topics: TopicAdmin, groups: GroupAdmin) -> None:
+        self._requests = requests
+        self._addresses = addresses
         self._topics = topics
         self._groups = groups
 
@@ -89,7 +90,7 @@ class MessageAdmin:
         """The message that lies where the id says, asked of the address inside of the id."""
         address, physical_offset = place_in_id(offset_id)
         try:
-            reply = await self._asking.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(physical_offset))
+            reply = await self._requests.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(physical_offset))
         except ServerError as exc:
             raise NoMessage(exc.remark, address) from exc
         found = _messages(reply, await self._name_of(address))
@@ -151,15 +152,16 @@ class MessageAdmin:
                 address, _ = place_in_id(message_id)
             except RemoteProtocolError:
                 address = ""
-            if address not in await self._places.broker_names():
+            if address not in await self._addresses.broker_names():
                 raise
         return await self.by_offset_id(message_id)
 
     async def at(self, queue: MessageQueue, offset: int) -> MessageExt:
         """The message at an offset of a queue. Raises NoMessage also for one that is still to come, or gone."""
-        serving = await self._places.serving(queue.topic)
-        address = serving.get(queue.broker_name) or await self._places.master_of(queue)
-        reply = await self._asking.pull(address, _pull_header(queue, offset, 1, subscription_data(queue.topic, ALL, 0)))
+        serving = await self._addresses.serving(queue.topic)
+        address = serving.get(queue.broker_name) or await self._addresses.master_of(queue)
+        header = _pull_header(queue, offset, 1, subscription_data(queue.topic, ALL, 0))
+        reply = await self._requests.pull(address, header)
         found = _messages(reply, queue.broker_name) if reply.code == ResponseCode.SUCCESS else []
         wanted = [message for message in found if message.queue_offset == offset]
         if not wanted:
@@ -181,7 +183,7 @@ class MessageAdmin:
         With `wait` the broker waits that many seconds for a message if there is none.
         """
         subscription = subscription_data(queue.topic, expression, 0)
-        reply = await self._asking.pull(address, _pull_header(queue, offset, count, subscription, wait), longer=wait)
+        reply = await self._requests.pull(address, _pull_header(queue, offset, count, subscription, wait), longer=wait)
         return decode_pull(reply, queue, subscription)
 
     async def consume_queue(
@@ -191,9 +193,9 @@ class MessageAdmin:
 
         Raises NoMessage if the queue ends before `index`, and ServerError if there is no such queue.
         """
-        address = await self._places.master_of(queue)
+        address = await self._addresses.master_of(queue)
         header = QueryConsumeQueue(queue.topic, queue.queue_id, index, count, group)
-        reply = await self._asking.ask(address, RequestCode.QUERY_CONSUME_QUEUE, header)
+        reply = await self._requests.ask(address, RequestCode.QUERY_CONSUME_QUEUE, header)
         if not reply.body_bytes:
             raise NoMessage(reply.remark or f"{queue} has no entry {index}", address)
         return QueryConsumeQueueResponseBody.decode(reply.body_bytes)
@@ -207,7 +209,7 @@ class MessageAdmin:
         """
         groups = await self._topics.groups(message.topic)
         broker = message.broker_name or await self._name_of(_address_of(message))
-        answers = await each(f"track {message.msg_id}", groups, lambda group: self._track_in(group, message, broker))
+        answers = await fan_out(groups, lambda group: self._track_in(group, message, broker))
         unknown = {
             group: MessageTrack(group, TrackState.UNKNOWN, str(error)) for group, error in answers.failures.items()
         }
@@ -238,7 +240,7 @@ class MessageAdmin:
         if client_id is None:
             client_id = (await self._groups.connections(group)).connection_set[0].client_id
         header = ConsumeMessageDirectly(group, client_id, offset_id)
-        reply = await self._asking.ask(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, at_least=RELAYED)
+        reply = await self._requests.ask(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, at_least=RELAYED)
         return ConsumeMessageDirectlyResult.decode(reply.body_bytes)
 
     async def resume_check(self, message: MessageExt | str, topic: str | None = None) -> None:
@@ -248,23 +250,22 @@ class MessageAdmin:
             topic = topic or message.topic
         address, _ = place_in_id(offset_id)
         header = ResumeCheckHalfMessage(offset_id, topic)
-        await self._asking.ask(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+        await self._requests.ask(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
 
     # How
 
     async def _query(self, header: QueryMessage) -> tuple[list[MessageExt], PartialFailure | None]:
         """What the brokers of a topic find, by store time, and who of several failed."""
-        serving = await self._places.serving(header.topic)
+        brokers = await self._addresses.serving(header.topic)
 
-        async def ask(name: str) -> list[MessageExt]:
+        async def ask(address: str) -> Command | None:
             try:
-                reply = await self._asking.ask(serving[name], RequestCode.QUERY_MESSAGE, header, slow=SLOW)
+                return await self._requests.ask(address, RequestCode.QUERY_MESSAGE, header, slow=SLOW)
             except QueryNotFound:
-                return []
-            return _messages(reply, name)
+                return None
 
-        answers = await each(f"query {header.key} in topic {header.topic}", serving, ask)
-        found = [message for messages in answers.results.values() for message in messages]
+        answers = await fan_out(brokers, ask, f"query {header.key} in topic {header.topic}")
+        found = [message for name, reply in answers.results.items() if reply for message in _messages(reply, name)]
         failure = None
         try:
             answers.check()
@@ -275,7 +276,7 @@ class MessageAdmin:
     async def _name_of(self, address: str) -> str:
         """The name of a broker, empty where nobody can tell: a message that was found is not lost for that."""
         try:
-            return (await self._places.broker_names()).get(address, "")
+            return (await self._addresses.broker_names()).get(address, "")
         except (ConnectionLost, NoNameServer, RequestTimeout):
             return ""
 

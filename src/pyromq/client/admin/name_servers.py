@@ -16,46 +16,47 @@ from .config_text import config_from, config_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .requests import Asking
+    from .requests import Requests
 
 
 class NameServerAdmin:
     """Operations on name servers. One that changes raises PartialFailure when it did not reach all of them."""
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
         header = PutKVConfig(namespace, key, value)
-        answers = await self._asking.ask_name_servers(f"put {namespace}/{key}", RequestCode.PUT_KV_CONFIG, header)
+        answers = await self._requests.ask_name_servers(f"put {namespace}/{key}", RequestCode.PUT_KV_CONFIG, header)
         answers.check()
 
     async def get_kv(self, namespace: str, key: str) -> str:
         """Raises QueryNotFound."""
-        reply = await self._asking.ask_name_server(RequestCode.GET_KV_CONFIG, GetKVConfig(namespace, key))
+        reply = await self._requests.ask_name_server(RequestCode.GET_KV_CONFIG, GetKVConfig(namespace, key))
         return reply.header(GetKVConfigReply).value or ""
 
     async def delete_kv(self, namespace: str, key: str) -> None:
         """After this the key is not there; it need not have been there before."""
-        header = GetKVConfig(namespace, key)
-        answers = await self._asking.ask_name_servers(f"delete {namespace}/{key}", RequestCode.DELETE_KV_CONFIG, header)
+        what, header = f"delete {namespace}/{key}", GetKVConfig(namespace, key)
+        answers = await self._requests.ask_name_servers(what, RequestCode.DELETE_KV_CONFIG, header)
         answers.check()
 
     async def list_kv(self, namespace: str) -> dict[str, str]:
         """All keys of a namespace. Raises QueryNotFound for one that never had any."""
-        reply = await self._asking.ask_name_server(RequestCode.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespace(namespace))
+        header = GetKVListByNamespace(namespace)
+        reply = await self._requests.ask_name_server(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
         return KVTable.decode(reply.body_bytes).table
 
     async def config(self) -> dict[str, dict[str, str]]:
         """The settings of every name server, by its address."""
-        answers = await self._asking.ask_name_servers("name server config", RequestCode.GET_NAMESRV_CONFIG)
+        answers = await self._requests.ask_name_servers("name server config", RequestCode.GET_NAMESRV_CONFIG)
         configs = {address: config_from(reply, address) for address, reply in answers.results.items()}
         answers.check(configs)
         return configs
 
     async def set_config(self, changes: Mapping[str, str]) -> None:
         """Change settings of every name server, at once and in its file. Keys are those of RocketMQ."""
-        answers = await self._asking.ask_name_servers(
+        answers = await self._requests.ask_name_servers(
             f"set {', '.join(changes)}", RequestCode.UPDATE_NAMESRV_CONFIG, body=config_text(changes)
         )
         answers.check()

@@ -27,7 +27,7 @@ from pyromq.protocol.headers import (
     UpdateConsumerOffset,
 )
 
-from .requests import each
+from .fan_out import fan_out
 from .times import from_millis, to_millis
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from pyromq.protocol.header import Header
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .addresses import Places
+    from .addresses import Addresses
     from .groups import GroupAdmin
-    from .requests import Asking
+    from .requests import Requests
 
 _END = -1  # in place of a time: behind the last message
 
@@ -56,34 +56,34 @@ class ResetResult:
 class OffsetAdmin:
     """Operations on offsets."""
 
-    def __init__(self, asking: Asking, places: Places, groups: GroupAdmin) -> None:
-        self._asking = asking
-        self._places = places
+    def __init__(self, requests: Requests, addresses: Addresses, groups: GroupAdmin) -> None:
+        self._requests = requests
+        self._addresses = addresses
         self._groups = groups
 
     # Of queues
 
     async def minimum(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that the queue still has."""
-        address = await self._places.master_of(queue)
+        address = await self._addresses.master_of(queue)
         return await self._ask(address, RequestCode.GET_MIN_OFFSET, GetMinOffset(queue.topic, queue.queue_id))
 
     async def maximum(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
-        return await self._find(await self._places.master_of(queue), queue, _END)
+        return await self._find(await self._addresses.master_of(queue), queue, _END)
 
     async def at_time(self, queue: MessageQueue, when: datetime) -> int:
         """The offset of the first message that was stored at this time or later, as exactly as brokers know it.
 
         Brokers of 4.9 take the nearest message, and the last one for a time after it.
         """
-        return await self._find(await self._places.master_of(queue), queue, to_millis(when))
+        return await self._find(await self._addresses.master_of(queue), queue, to_millis(when))
 
     async def earliest_store_time(self, queue: MessageQueue) -> datetime:
         """When the oldest message was stored. Raises NoMessage if there is none."""
-        address = await self._places.master_of(queue)
+        address = await self._addresses.master_of(queue)
         header = GetEarliestStoreTime(queue.topic, queue.queue_id)
-        reply = await self._asking.ask(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+        reply = await self._requests.ask(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
         when = from_millis(reply.header(GetEarliestStoreTimeReply).timestamp)
         if when is None:
             raise NoMessage(f"{queue} has no message", address)
@@ -96,7 +96,7 @@ class OffsetAdmin:
 
         Brokers say 0 for a group without one while a queue still has its first message in memory.
         """
-        address = await self._places.master_of(queue)
+        address = await self._addresses.master_of(queue)
         header = QueryConsumerOffset(group, queue.topic, queue.queue_id)
         return await self._ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
 
@@ -104,14 +104,14 @@ class OffsetAdmin:
         """Let an offline group go on with these offsets. An online one writes its own over them."""
         addresses: dict[MessageQueue, str] = {}
         for topic in dict.fromkeys(queue.topic for queue in offsets):
-            masters = await self._places.masters_of(topic)
+            masters = await self._addresses.masters_of(topic)
             for queue in offsets:
                 if queue.topic == topic:
-                    addresses[queue] = masters.get(queue.broker_name) or await self._places.master_of(queue)
-        answers = await each(
-            f"set offsets of group {group}",
-            offsets,
+                    addresses[queue] = masters.get(queue.broker_name) or await self._addresses.master_of(queue)
+        answers = await fan_out(
+            list(offsets),
             lambda queue: self._commit(addresses[queue], group, queue, offsets[queue]),
+            f"set offsets of group {group}",
         )
         answers.check()
 
@@ -125,17 +125,16 @@ class OffsetAdmin:
         get messages twice. If a broker fails, PartialFailure has what happened at the others in `partial`.
         """
         millis = _END if to is None else to_millis(to)
-        masters = await self._places.masters_of(topic)
+        masters = await self._addresses.masters_of(topic)
 
-        async def at(name: str) -> tuple[dict[MessageQueue, int], bool]:
-            address = masters[name]
+        async def at(address: str) -> tuple[dict[MessageQueue, int], bool]:
             if not offline:
                 told = await self._reset_online(address, group, topic, millis, force=force)
                 if told is not None:
                     return told, True
             return await self._reset_offline(address, group, topic, millis, force=force), False
 
-        answers = await each(f"reset group {group} in topic {topic}", masters, at)
+        answers = await fan_out(masters, at, f"reset group {group} in topic {topic}")
         result = ResetResult(
             {queue: offset for table, _ in answers.results.values() for queue, offset in sorted(table.items())},
             online=tuple(name for name, (_, told) in answers.results.items() if told),
@@ -150,18 +149,18 @@ class OffsetAdmin:
         Brokers leave out topics that `source`, being online, does not subscribe, unless it is called `offline`. Raises
         ConsumerNotOnline if `source` has no offsets.
         """
-        serving = await (self._places.serving(topic) if topic else self._places.serving_group(source))
+        serving = await (self._addresses.serving(topic) if topic else self._addresses.serving_group(source))
 
-        async def at(name: str) -> list[str]:
-            stats = await self._groups.stats_at(serving[name], source, topic)
+        async def at(address: str) -> list[str]:
+            stats = await self._groups.stats_at(address, source, topic)
             topics = sorted({queue.topic for queue in stats.offset_table})
             # One by one: asked for all topics at once, the brokers of Apache do nothing.
             for each_topic in topics:
                 header = CloneGroupOffset(source, target, each_topic, offline)
-                await self._asking.ask(serving[name], RequestCode.CLONE_GROUP_OFFSET, header)
+                await self._requests.ask(address, RequestCode.CLONE_GROUP_OFFSET, header)
             return topics
 
-        answers = await each(f"clone offsets of group {source}", serving, at)
+        answers = await fan_out(serving, at, f"clone offsets of group {source}")
         topics = sorted({each_topic for found in answers.results.values() for each_topic in found})
         answers.check(topics)
         if not topics:
@@ -178,7 +177,7 @@ class OffsetAdmin:
         """Have the consumers told; None if there are none."""
         header = ResetOffset(topic, group, millis, force)
         try:
-            reply = await self._asking.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+            reply = await self._requests.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
         except ConsumerNotOnline:
             return None
         except BrokerError:
@@ -190,7 +189,8 @@ class OffsetAdmin:
 
     async def _is_online(self, address: str, group: str) -> bool:
         try:
-            await self._asking.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionList(group))
+            header = GetConsumerConnectionList(group)
+            await self._requests.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         except ConsumerNotOnline:
             return False
         return True
@@ -201,7 +201,7 @@ class OffsetAdmin:
         known = (await self._groups.stats_at(address, group, topic)).offset_table
         current: dict[MessageQueue, int | None] = {queue: row.consumer_offset for queue, row in known.items()}
         if not current:
-            reply = await self._asking.ask(address, RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfo(topic))
+            reply = await self._requests.ask(address, RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfo(topic))
             current = dict.fromkeys(TopicStatsTable.decode(reply.body_bytes).offset_table)
 
         async def move(queue: MessageQueue) -> tuple[MessageQueue, int]:
@@ -211,7 +211,7 @@ class OffsetAdmin:
                 await self._commit(address, group, queue, target)
             return queue, target
 
-        answers = await each(f"reset group {group}", current, move)
+        answers = await fan_out(list(current), move, f"reset group {group}")
         moved = dict(answers.results.values())
         answers.check(moved)
         return moved
@@ -224,11 +224,11 @@ class OffsetAdmin:
         return await self._ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
     async def _ask(self, address: str, code: int, header: Header) -> int:
-        return (await self._asking.ask(address, code, header)).header(OffsetReply).offset
+        return (await self._requests.ask(address, code, header)).header(OffsetReply).offset
 
     async def _commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
         header = UpdateConsumerOffset(group, queue.topic, queue.queue_id, offset)
-        await self._asking.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self._requests.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
 
 def goal(current: int | None, found: int, *, force: bool) -> int:

@@ -11,7 +11,7 @@ from .times import from_millis
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyromq.protocol.bodies import ConsumeStats
+    from pyromq.protocol.bodies import ConsumeStats, ConsumeStatsList
     from pyromq.protocol.message_queue import MessageQueue
 
 
@@ -20,7 +20,8 @@ class QueueProgress:
     """A group in one queue. Both offsets are those of the next message: to be written, to be consumed.
 
     `last_time` is when the message was stored that was consumed last, None if none was or it is gone. `client_id` is
-    the consumer that has the queue, where it was asked for and is known.
+    the consumer that has the queue, where it was asked for and is known. `pull_offset` is that of the next message to
+    be given to a consumer; what lies between it and `consumer_offset` is under way.
     """
 
     queue: MessageQueue
@@ -28,11 +29,17 @@ class QueueProgress:
     consumer_offset: int
     last_time: datetime | None = None
     client_id: str | None = None
+    pull_offset: int = 0
 
     @property
     def lag(self) -> int:
         """How many messages the group is behind. Negative if it stands behind the end, as after a lost log."""
         return self.broker_offset - self.consumer_offset
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages consumers have and did not acknowledge yet, as far as the broker tells."""
+        return self.pull_offset - self.consumer_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,17 @@ def progress_of(group: str, stats: Iterable[ConsumeStats], owners: Mapping[Messa
                 offsets.consumer_offset,
                 from_millis(offsets.last_timestamp),
                 owners.get(queue),
+                offsets.pull_offset,
             )
     ordered = sorted(rows, key=lambda queue: (queue.topic, queue))
     return GroupProgress(group, tps, tuple(rows[queue] for queue in ordered))
+
+
+def progress_of_groups(found: Iterable[ConsumeStatsList]) -> dict[str, GroupProgress]:
+    """How far all groups are, out of what several brokers say of all of theirs."""
+    stats: dict[str, list[ConsumeStats]] = {}
+    for of_broker in found:
+        for table in of_broker.consume_stats_list:
+            for group, several in table.items():
+                stats.setdefault(group, []).extend(several)
+    return {group: progress_of(group, several, {}) for group, several in stats.items()}

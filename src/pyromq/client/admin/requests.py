@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
-from pyromq.errors import NoNameServer, PartialFailure, PyroMQError, StateError, broker_error
+from pyromq.errors import NoNameServer, StateError, broker_error
 from pyromq.protocol.command import Command
 
+from .fan_out import fan_out
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyromq.protocol.command import Body
     from pyromq.protocol.header import Header
     from pyromq.protocol.headers import PullMessage
 
     from ..client import Client
-
-K = TypeVar("K")
-T = TypeVar("T")
-
-# So many servers are asked at the same time; a cluster may have hundreds of them.
-AT_ONCE = 16
+    from .fan_out import Answers
 
 # What a broker may need long for: an index that is not in memory, a walk over all groups or files. Times the timeout.
 SLOW = 3
@@ -30,27 +25,7 @@ SLOW = 3
 RELAYED = 15.0
 
 
-@dataclass(frozen=True, slots=True)
-class Answers(Generic[T]):
-    """What several servers, or several requests, came to: each is in one of the two tables, by its name."""
-
-    what: str
-    results: dict[str, T]
-    failures: dict[str, PyroMQError]
-
-    def check(self, partial: object = None) -> dict[str, T]:
-        """The results, if nothing failed. Otherwise raises PartialFailure, which carries `partial`.
-
-        The failure of the only one that was asked is raised as it is.
-        """
-        if not self.failures:
-            return self.results
-        if not self.results and len(self.failures) == 1:
-            raise next(iter(self.failures.values()))
-        raise PartialFailure(self.what, tuple(self.results), tuple(self.failures.items()), partial)
-
-
-class Asking:
+class Requests:
     """The requests of one admin client. Every refusal is raised as the error of its code, with the server's address.
 
     `timeout` is for one request, in seconds; an operation that makes several may take a multiple of it.
@@ -75,6 +50,33 @@ class Asking:
         self._check()
         timeout = max(self._timeout * slow, at_least)
         return await self._client.calls.invoke(address, Command.request(code, header, body), timeout)
+
+    async def ask_each(
+        self,
+        what: str,
+        brokers: Mapping[str, str] | Iterable[str],
+        code: int,
+        header: Header | None = None,
+        body: Body | None = None,
+        *,
+        slow: int = 1,
+    ) -> Answers[Command]:
+        """Ask several brokers the same, given as addresses, or as addresses by name."""
+        return await fan_out(brokers, lambda address: self.ask(address, code, header, body, slow=slow), what)
+
+    async def tell(
+        self,
+        what: str,
+        addresses: list[str],
+        code: int,
+        header: Header | None = None,
+        body: Body | None = None,
+        *,
+        slow: int = 1,
+    ) -> list[str]:
+        """Have several brokers do the same; gives their addresses. Raises PartialFailure."""
+        (await self.ask_each(what, addresses, code, header, body, slow=slow)).check()
+        return addresses
 
     async def pull(self, address: str, header: PullMessage, *, longer: float = 0.0) -> Command:
         """Pull messages from a broker. That there are none (19, 20, 21) is no error, but the code of the reply.
@@ -102,7 +104,7 @@ class Asking:
             request = Command.request(code, header, body)
             return _checked(await self._client.remoting.invoke(address, request, self._timeout), address)
 
-        return await each(what, self._name_servers(), ask)
+        return await fan_out(self._name_servers(), ask, what)
 
     def _name_servers(self) -> tuple[str, ...]:
         addresses = self._client.name_servers.addresses
@@ -114,30 +116,6 @@ class Asking:
         if not self.started:
             raise StateError("this admin client was not started, or was closed")
         self._client.check_open()
-
-
-async def each(what: str, keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> Answers[T]:
-    """Await `ask` for each of the keys, some at a time. Who fails does not keep the others from being asked."""
-    turn = asyncio.Semaphore(AT_ONCE)
-    asked = list(dict.fromkeys(keys))
-    answers: Answers[T] = Answers(what, {}, {})
-
-    async def one(key: K) -> T | PyroMQError:
-        async with turn:
-            try:
-                return await ask(key)
-            except PyroMQError as exc:
-                return exc
-
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(key), name=f"{what}: {key}") for key in asked]
-    for key, task in zip(asked, tasks, strict=True):
-        outcome = task.result()
-        if isinstance(outcome, PyroMQError):
-            answers.failures[str(key)] = outcome
-        else:
-            answers.results[str(key)] = outcome
-    return answers
 
 
 def _checked(reply: Command, server: str) -> Command:

@@ -36,7 +36,7 @@ from pyromq.protocol.permissions import PERM_READ_WRITE
 
 from ..names import check_topic_for_create
 from . import order_conf
-from .requests import each
+from .fan_out import fan_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from pyromq.protocol.bodies import TopicOffset, TopicRouteData
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .addresses import Places
+    from .addresses import Addresses
     from .name_servers import NameServerAdmin
-    from .requests import Asking
+    from .requests import Requests
 
 TRIES = 5
 _PAUSE = 0.1  # seconds after the first failed try, and so much more after each following one
@@ -56,9 +56,9 @@ _PASSING = (ConnectionLost, RequestTimeout, TooManyRequests, SystemBusy, Service
 class TopicAdmin:
     """Operations on topics. The names are those that brokers know: no namespace is added."""
 
-    def __init__(self, asking: Asking, places: Places, name_servers: NameServerAdmin) -> None:
-        self._asking = asking
-        self._places = places
+    def __init__(self, requests: Requests, addresses: Addresses, name_servers: NameServerAdmin) -> None:
+        self._requests = requests
+        self._addresses = addresses
         self._name_servers = name_servers
 
     # Changes
@@ -83,7 +83,6 @@ class TopicAdmin:
         producers keep to them; what they knew of others than `brokers` stays. `attributes` are for 5.x brokers, which
         leave those that are not mentioned; a key may begin with +, and one that begins with - takes the attribute away.
         """
-        check_topic_for_create(topic)
         config = TopicConfig(
             topic_name=topic,
             read_queue_nums=read_queues,
@@ -93,13 +92,21 @@ class TopicAdmin:
             order=order,
             attributes=dict(attributes or {}),
         )
-        addresses = await self._places.masters(cluster, brokers)
-        names = await self._places.names(addresses) if order else {}
+        return await self.put(config, cluster=cluster, brokers=brokers)
+
+    async def put(
+        self, config: TopicConfig, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> list[str]:
+        """The same as `create`, with the settings in one piece."""
+        topic = config.topic_name
+        check_topic_for_create(topic)
+        addresses = await self._addresses.masters(cluster, brokers)
+        names = await self._addresses.names(addresses) if config.order else {}
         await self._put(topic, addresses, lambda _address: config)
-        queues = dict.fromkeys(names.values(), write_queues)
-        if order and brokers is None:
+        queues = dict.fromkeys(names.values(), config.write_queue_nums)
+        if config.order and brokers is None:
             await self.set_order(topic, queues)
-        elif order:
+        elif config.order:
             await self.merge_order(topic, queues)
         return addresses
 
@@ -123,10 +130,10 @@ class TopicAdmin:
         # Brokers keep attributes that are not mentioned, and refuse some that are, even with the value they have.
         changes["attributes"] = {}
         if cluster is None and brokers is None:
-            addresses = list((await self._places.masters_of(topic)).values())
+            addresses = list((await self._addresses.masters_of(topic)).values())
         else:
-            addresses = await self._places.masters(cluster, brokers)
-        known = await each(f"config of {topic}", addresses, lambda address: self._config_at(address, topic))
+            addresses = await self._addresses.masters(cluster, brokers)
+        known = await fan_out(addresses, lambda address: self._config_at(address, topic), f"config of {topic}")
         configs = {address: msgspec.structs.replace(config, **changes) for address, config in known.check().items()}
         return await self._put(topic, addresses, configs.__getitem__)
 
@@ -138,16 +145,11 @@ class TopicAdmin:
         If a broker fails, the name servers are left alone, since they would learn of the topic again from it. With
         `brokers` only these lose it, and the name servers hear nothing: others may still have it.
         """
-        addresses = await self._places.masters(cluster, brokers)
-        header = DeleteTopicInBroker(topic)
-        answers = await each(
-            f"delete topic {topic}",
-            addresses,
-            lambda address: self._asking.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header),
-        )
-        answers.check()
+        addresses = await self._addresses.masters(cluster, brokers)
+        code = RequestCode.DELETE_TOPIC_IN_BROKER
+        await self._requests.tell(f"delete topic {topic}", addresses, code, DeleteTopicInBroker(topic))
         if brokers is None:
-            forgotten = await self._asking.ask_name_servers(
+            forgotten = await self._requests.ask_name_servers(
                 f"delete topic {topic} at the name servers",
                 RequestCode.DELETE_TOPIC_IN_NAMESRV,
                 DeleteTopicInNamesrv(topic, cluster),
@@ -155,8 +157,8 @@ class TopicAdmin:
             forgotten.check()
 
     async def _put(self, topic: str, addresses: list[str], config: Callable[[str], TopicConfig]) -> list[str]:
-        answers = await each(f"create topic {topic}", addresses, lambda address: self._put_at(address, config(address)))
-        answers.check()
+        what = f"create topic {topic}"
+        (await fan_out(addresses, lambda address: self._put_at(address, config(address)), what)).check()
         return addresses
 
     async def _put_at(self, address: str, config: TopicConfig) -> None:
@@ -173,7 +175,7 @@ class TopicAdmin:
         )
         for attempt in range(1, TRIES + 1):
             try:
-                await self._asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+                await self._requests.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
             except PyroMQError as exc:
                 if attempt == TRIES or not _may_pass(exc):
                     raise
@@ -186,46 +188,46 @@ class TopicAdmin:
     async def names(self, cluster: str | None = None) -> list[str]:
         """The names of all topics, or of those of a cluster, sorted; retry and system topics among them."""
         if cluster is None:
-            reply = await self._asking.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+            reply = await self._requests.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         else:
             header = GetTopicsByCluster(cluster)
-            reply = await self._asking.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, header)
+            reply = await self._requests.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, header)
         return sorted(TopicList.decode(reply.body_bytes).topic_list)
 
     async def system(self) -> list[str]:
         """The topics that are there for RocketMQ's own purposes, sorted; those of clusters and brokers among them."""
-        reply = await self._asking.ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+        reply = await self._requests.ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         known = TopicList.decode(reply.body_bytes)
         topics = set(known.topic_list)
         if known.broker_addr:
-            reply = await self._asking.ask(known.broker_addr, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+            reply = await self._requests.ask(known.broker_addr, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
             topics.update(TopicList.decode(reply.body_bytes).topic_list)
         return sorted(topics)
 
     async def route(self, topic: str) -> TopicRouteData:
         """Where the queues of a topic are. Raises TopicNotFound."""
-        return await self._places.route(topic)
+        return await self._addresses.route(topic)
 
     async def clusters(self, topic: str) -> list[str]:
         """The clusters that have a topic, sorted. Raises TopicNotFound."""
-        return sorted({data.cluster for data in (await self._places.route(topic)).broker_datas})
+        return sorted({data.cluster for data in (await self._addresses.route(topic)).broker_datas})
 
     async def config(self, topic: str) -> dict[str, TopicConfig]:
         """The settings of a topic on each broker that has it, by the broker's name. Raises TopicNotFound."""
-        serving = await self._places.serving(topic)
-        answers = await each(f"config of {topic}", serving, lambda name: self._config_at(serving[name], topic))
+        brokers = await self._addresses.serving(topic)
+        answers = await fan_out(brokers, lambda address: self._config_at(address, topic), f"config of {topic}")
         return answers.check(answers.results)
 
     async def configs(self, broker: str) -> dict[str, TopicConfig]:
         """All topics of one broker."""
-        reply = await self._asking.ask(await self._places.address(broker), RequestCode.GET_ALL_TOPIC_CONFIG)
+        reply = await self._requests.ask(await self._addresses.address(broker), RequestCode.GET_ALL_TOPIC_CONFIG)
         return TopicConfigSerializeWrapper.decode(reply.body_bytes).topic_config_table
 
     async def _config_at(self, address: str, topic: str) -> TopicConfig:
         try:
-            reply = await self._asking.ask(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfig(topic))
+            reply = await self._requests.ask(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfig(topic))
         except RequestCodeNotSupported:  # before 5.0 there are only all of them
-            reply = await self._asking.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+            reply = await self._requests.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
             table = TopicConfigSerializeWrapper.decode(reply.body_bytes).topic_config_table
             if topic not in table:
                 raise TopicNotFound(f"there is no topic {topic}", address) from None
@@ -234,13 +236,9 @@ class TopicAdmin:
 
     async def stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
         """Where each queue that can be written to begins and ends. Raises TopicNotFound."""
-        serving = await self._places.serving(topic)
-        header = GetTopicStatsInfo(topic)
-        answers = await each(
-            f"stats of {topic}",
-            serving,
-            lambda name: self._asking.ask(serving[name], RequestCode.GET_TOPIC_STATS_INFO, header),
-        )
+        brokers = await self._addresses.serving(topic)
+        code = RequestCode.GET_TOPIC_STATS_INFO
+        answers = await self._requests.ask_each(f"stats of {topic}", brokers, code, GetTopicStatsInfo(topic))
         table = {
             queue: ends
             for reply in answers.results.values()
@@ -251,13 +249,9 @@ class TopicAdmin:
 
     async def groups(self, topic: str) -> list[str]:
         """The groups that subscribe to a topic, or have offsets in it, sorted. Raises TopicNotFound."""
-        serving = await self._places.serving(topic)
-        header = QueryTopicConsumeByWho(topic)
-        answers = await each(
-            f"groups of {topic}",
-            serving,
-            lambda name: self._asking.ask(serving[name], RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header),
-        )
+        brokers = await self._addresses.serving(topic)
+        code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+        answers = await self._requests.ask_each(f"groups of {topic}", brokers, code, QueryTopicConsumeByWho(topic))
         groups = sorted(
             {group for reply in answers.results.values() for group in GroupList.decode(reply.body_bytes).group_list}
         )

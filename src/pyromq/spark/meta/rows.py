@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyromq.client import AdminClient
-from pyromq.client.admin.requests import each
+from pyromq.client.admin.fan_out import fan_out
 from pyromq.client.admin.times import from_millis
 from pyromq.errors import PyroMQError, RouteNotFound, TopicNotFound
 from pyromq.protocol.bodies import TopicOffset, TopicStatsTable
@@ -58,10 +58,9 @@ class MetaRows:
             for name, data in sorted(info.broker_addr_table.items())
             for number, address in sorted(data.broker_addrs.items())
         ]
-        answers = await each(
-            "figures of brokers",
-            [row["address"] for row in known],
-            lambda address: self._admin.brokers.runtime(self._link.reached_at(str(address))),
+        answers = await fan_out(
+            [str(row["address"]) for row in known],
+            lambda address: self._admin.brokers.runtime(self._link.reached_at(address)),
         )
         rows = []
         for row in known:
@@ -75,9 +74,7 @@ class MetaRows:
     async def topics(self) -> list[Row]:
         info = await self._admin.brokers.cluster_info()
         readable = self._readable(info.broker_addr_table.values())
-        answers = await each(
-            "topics of brokers", readable, lambda broker: self._admin.topics.configs(readable[str(broker)])
-        )
+        answers = await fan_out(readable, self._admin.topics.configs)
         system = await self._system_topics()
         rows = []
         for broker, configs in answers.results.items():
@@ -155,11 +152,7 @@ class MetaRows:
             for name, route in routes.items()
             for data in route.queue_datas
         }
-        answers = await each(
-            "ends of queues",
-            places,
-            lambda key: self._ends(routes[places[str(key)][0]], *places[str(key)]),
-        )
+        answers = await fan_out(places, lambda place: self._ends(routes[place[0]], *place))
         rows = []
         for key, (name, broker, count) in places.items():
             error = answers.failures.get(key)
@@ -191,7 +184,7 @@ class MetaRows:
     async def groups(self) -> list[Row]:
         info = await self._admin.brokers.cluster_info()
         readable = self._readable(info.broker_addr_table.values())
-        answers = await each("groups of brokers", readable, lambda broker: self._groups_at(readable[str(broker)]))
+        answers = await fan_out(readable, self._groups_at)
         rows = []
         idle: set[str] = set()
         for found, names in answers.results.values():
@@ -255,7 +248,7 @@ class MetaRows:
 
     async def _routes(self, names: Iterable[str]) -> dict[str, TopicRouteData]:
         """Where topics are. One that was deleted meanwhile is left out."""
-        answers = await each("routes", names, lambda name: self._admin.topics.route(str(name)))
+        answers = await fan_out(names, self._admin.topics.route)
         for error in answers.failures.values():
             if not isinstance(error, TopicNotFound):
                 raise error

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.admin import Goal, InspectedClient, Move, TopicKind, is_system_group, subscription_mismatch, topic_kind
-from pyromq.admin.groups.reset import _move, _target
+from pyromq.admin.groups.members import InspectedClient, subscription_mismatch
+from pyromq.admin.groups.reset import Goal, Move, _move, _target
+from pyromq.admin.names import TopicKind, topic_kind
 from pyromq.protocol.bodies import TopicOffset
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.names import is_system_group
 
 QUEUE = MessageQueue(topic="orders", broker_name="broker-a", queue_id=1)
 ENDS = TopicOffset(min_offset=10, max_offset=100)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.admin import Backlog, Sign, StuckQueue, backlogs, stuck_queues
+from pyromq.admin.groups.trouble import Backlog, Sign, StuckQueue, backlogs, stuck_queues
 from pyromq.client.admin.times import from_millis
 from pyromq.protocol.bodies import (
     ConsumerRunningInfo,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.admin import Action, GroupWish, TopicWish, parse_wishes
-from pyromq.admin.manifest.apply import group_step, topic_step
+from pyromq.admin.manifest.apply import Action, GroupWish, TopicWish, group_step, parse_wishes, topic_step
 from pyromq.errors import ConfigError
 from pyromq.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 

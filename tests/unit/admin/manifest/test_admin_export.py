@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pyromq.admin import Action, GroupWish, TopicWish, parse_wishes
-from pyromq.admin.manifest.apply import group_step, topic_step
+from pyromq.admin.manifest.apply import Action, GroupWish, TopicWish, group_step, parse_wishes, topic_step
 from pyromq.admin.manifest.export import group_wish, placed, topic_wish
 from pyromq.errors import ConfigError
 from pyromq.protocol.bodies import (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.admin import dead_letter_topic, origin_id, origin_topic
-from pyromq.admin.messages.dead_letters import sent_again
+from pyromq.admin.messages.dead_letters import dead_letter_topic, origin_id, origin_topic, sent_again
 from pyromq.protocol import properties as props
 from pyromq.protocol.message import MessageExt
 from pyromq.protocol.record import MessageRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.admin import events
+from pyromq.admin.messages.traces import events
 from pyromq.protocol.message import MessageExt
 from pyromq.protocol.record import MessageRecord
 

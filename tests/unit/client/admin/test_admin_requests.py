@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pyromq.client.admin.requests import AT_ONCE, each
+from pyromq.client.admin.fan_out import AT_ONCE, fan_out
 from pyromq.errors import NoPermission, PartialFailure, SystemBusy
 
 
@@ -21,7 +21,7 @@ async def test_all_are_asked_but_never_more_than_some_at_once():
         under_way -= 1
         return number * 2
 
-    answers = await each("double", range(100), ask)
+    answers = await fan_out(range(100), ask, "double")
     assert most == AT_ONCE
     assert answers.check() == {str(number): number * 2 for number in range(100)}
 
@@ -32,7 +32,7 @@ async def test_who_fails_does_not_keep_the_others_from_being_asked():
             raise NoPermission("no", name)
         return "yes"
 
-    answers = await each("change it", "abc", ask)
+    answers = await fan_out("abc", ask, "change it")
     with pytest.raises(PartialFailure) as caught:
         answers.check(["what b said"])
     failure = caught.value
@@ -47,7 +47,7 @@ async def test_the_failure_of_the_only_one_is_raised_as_it_is():
     async def ask(name):
         raise SystemBusy("later", name)
 
-    answers = await each("change it", ["a"], ask)
+    answers = await fan_out(["a"], ask, "change it")
     with pytest.raises(SystemBusy, match="a: later"):
         answers.check()
 
@@ -56,7 +56,7 @@ async def test_if_all_fail_the_error_says_so_of_each():
     async def ask(name):
         raise SystemBusy("later", name)
 
-    answers = await each("change it", "ab", ask)
+    answers = await fan_out("ab", ask, "change it")
     with pytest.raises(PartialFailure) as caught:
         answers.check()
     assert caught.value.done == ()
@@ -68,7 +68,7 @@ async def test_nobody_is_asked_twice():
     async def ask(name):
         asked.append(name)
 
-    await each("ask", ["a", "b", "a"], ask)
+    await fan_out(["a", "b", "a"], ask, "ask")
     assert sorted(asked) == ["a", "b"]
 
 
@@ -83,7 +83,7 @@ async def test_giving_up_takes_all_requests_along():
         finally:
             ended.append(name)
 
-    asking = asyncio.create_task(each("wait", "ab", ask))
+    asking = asyncio.create_task(fan_out("ab", ask, "wait"))
     async with asyncio.timeout(5):
         await begun.wait()
     asking.cancel()

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.admin import place_of, read_spans
+from pyromq.admin.messages.ranges import place_of
+from pyromq.admin.messages.reading import read_spans
 from pyromq.errors import ConfigError
 from pyromq.protocol import properties as props
 from pyromq.protocol.message import Message
@@ -39,7 +40,7 @@ from .sending import Sent, send_all, summary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyromq.admin import Spans
+    from pyromq.admin.messages.ranges import Spans
     from pyromq.protocol.message import MessageExt
 
     from .options import Wanted

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.admin import parse_place, topic_spans
+from pyromq.admin.messages.ranges import parse_place, topic_spans
 
 from ...failures import CommandFailed, Exit
 from ...parameters import pairs_of
@@ -18,7 +18,7 @@ from ...times import FORMS, parse_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyromq.admin import Spans
+    from pyromq.admin.messages.ranges import Spans
     from pyromq.client.consumer.subscriptions import Expression
     from pyromq.protocol.message import MessageExt
 
@@ -117,7 +117,5 @@ async def chosen(
         end=moment(end),
         offset=offset,
     )
-    for each in spans.missing:
-        session.note(f"incomplete: {each}")
-        session.exit_code = Exit.REFUSED
+    session.incomplete(spans.missing)
     return spans

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.admin import Listing, Spans, Tail, last_messages, read_spans
+from pyromq.admin.listing import Listing
+from pyromq.admin.messages.ranges import Spans, last_messages
+from pyromq.admin.messages.reading import read_spans
+from pyromq.admin.messages.tail import Tail
 from pyromq.client.admin.times import from_millis
 
 from ...failures import CommandFailed, Exit

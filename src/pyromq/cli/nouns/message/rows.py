@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING, Any
 
-from pyromq.admin import place_of
+from pyromq.admin.messages.ranges import place_of
 from pyromq.client.admin.times import from_millis
 from pyromq.errors import CorruptRecord
 from pyromq.protocol import properties as props

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.admin import Pace, parse_place, place_of
+from pyromq.admin.messages.pace import Pace
+from pyromq.admin.messages.ranges import parse_place, place_of
 from pyromq.errors import ConfigError, PyroMQError, TopicNotFound
 from pyromq.protocol.message_queue import MessageQueue
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.admin import Listing, parse_place, partly
+from pyromq.admin.listing import Listing
+from pyromq.admin.messages.ranges import parse_place
+from pyromq.client.admin.fan_out import partly
 from pyromq.errors import RemoteProtocolError
 from pyromq.protocol.message_queue import MessageQueue
 

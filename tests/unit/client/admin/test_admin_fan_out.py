@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pyromq.admin import fan_out, more_time, within
+from pyromq.client.admin.fan_out import fan_out, more_time, within
 from pyromq.errors import ConnectFailed, RequestTimeout, ServerError
 
 
@@ -60,7 +60,7 @@ async def test_one_deadline_is_for_all_that_is_asked():
 
 
 async def test_what_is_no_fan_out_ends_a_moment_after_the_deadline(monkeypatch):
-    monkeypatch.setattr("pyromq.admin.asking._GRACE", 0.01)
+    monkeypatch.setattr("pyromq.client.admin.fan_out._GRACE", 0.01)
     with pytest.raises(TimeoutError):
         async with within(0.01):
             await asyncio.Event().wait()
@@ -93,7 +93,7 @@ async def test_cancelling_leaves_no_task_behind():
 
 
 async def test_time_that_somebody_thought_is_not_counted(monkeypatch):
-    monkeypatch.setattr("pyromq.admin.asking._GRACE", 0.0)
+    monkeypatch.setattr("pyromq.client.admin.fan_out._GRACE", 0.0)
 
     async def ask(address):
         await asyncio.sleep(0.001)
