@@ -24,6 +24,8 @@ How a noun is written:
         return await topic_list(session.admin, cluster)
 
 - The first parameter is the session, the others are what typer makes arguments and options of (`Annotated[…]`).
+- Options that several verbs share are the fields of a dataclass, as `Place`, `Part` or `Filter`: a parameter of that
+  type stands for all of them.
 - A verb returns a `Listing` of frozen dataclasses, a mapping for one thing, or None; or it is an async generator of
   rows, which are printed as they come. It prints nothing itself; remarks go through `session.note`.
 - A verb that changes something asks `session.agreed("delete topic orders", dangerous=True)` first, and does nothing if

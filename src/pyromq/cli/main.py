@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Noun(NamedTuple):
@@ -67,6 +70,9 @@ NOUNS = {
 # Commands for programs, which the help leaves out.
 _HIDDEN = {"complete": Noun("pyromq.cli.nouns.complete", "What could stand next on a command line.")}
 _BAD_USAGE = 2
+# Options that every verb has.
+_WITH_VALUE = ("-n", "--namesrv", "--context", "-o", "--output", "--timeout", "--watch")
+_WITHOUT = ("--no-color", "--yes", "-y", "--dry-run")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -75,10 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    if arguments and arguments[0].startswith("-"):
-        from .common_options import common_last
-
-        arguments = common_last(arguments)
+    arguments = common_last(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_help())
         return 0
@@ -96,6 +99,27 @@ def _run(arguments: list[str]) -> int:
         return _BAD_USAGE
     code: int = importlib.import_module(module_of(noun, rest)).main(rest)
     return code
+
+
+def common_last(arguments: Sequence[str]) -> list[str]:
+    """The arguments with options that every verb has moved from the front behind everything else.
+
+    So `pyromq -n mq1:9876 topic list` works, too.
+    """
+    rest = list(arguments)
+    moved: list[str] = []
+    while rest:
+        name, equals, _ = rest[0].partition("=")
+        if name in _WITHOUT or (name in _WITH_VALUE and equals):
+            count = 1
+        elif name in _WITH_VALUE and len(rest) > 1:
+            count = 2
+        else:
+            break
+        moved += rest[:count]
+        del rest[:count]
+    at = rest.index("--") if "--" in rest else len(rest)
+    return rest[:at] + moved + rest[at:]
 
 
 def module_of(noun: Noun, rest: list[str]) -> str:

@@ -6,7 +6,8 @@ A parameter of the name `topic` or `group` is completed by the shell, and answer
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +21,25 @@ Brokers = Annotated[
     list[str] | None,
     typer.Option("-b", "--broker", metavar="NAME", help="Only this broker, by name or address; may be repeated."),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a change is made: on some brokers, in a cluster, or everywhere."""
+
+    cluster: ClusterName = None
+    brokers: Brokers = None
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """As the methods of an AdminClient take it."""
+        return {"cluster": self.cluster, "brokers": self.brokers or None}
+
+    def __str__(self) -> str:
+        if self.brokers:
+            return ", ".join(self.brokers)
+        return f"all brokers of {self.cluster}" if self.cluster else "all brokers"
+
 
 _PERMS = {"2": 2, "4": 4, "6": 6, "w": 2, "r": 4, "rw": 6, "wr": 6}
 _PAIR = re.compile(r"([^=\s]+)=(.*)", re.DOTALL)

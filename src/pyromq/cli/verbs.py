@@ -6,14 +6,15 @@ How a noun is written stands in `pyromq/cli/__init__.py`.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import inspect
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from .common_options import common_last
 from .execution import carry_out
+from .main import common_last
 from .output import Output
 from .session import Asked
 
@@ -121,22 +122,41 @@ def _verb(
             common.pop(unused, None)
 
     def register(function: Verb) -> Verb:
+        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+        groups: dict[str, Any] = {
+            each.name: each.annotation for each in own if dataclasses.is_dataclass(each.annotation)
+        }
+
         @functools.wraps(function)
         def command(ctx: typer.Context, **given: Any) -> None:
             options = {option: given.pop(option) for option in common}
+            for name, group in groups.items():
+                given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
             asked = Asked(ctx.command_path, **options)
             raise typer.Exit(carry_out(function, given, asked, timeout, connects=connects))
 
-        _declare(command, function, common)
+        _declare(command, [parameter for each in own for parameter in _options(each)], common)
         app.command(name, context_settings=_HELP)(command)
         return function
 
     return register
 
 
-def _declare(command: Callable[..., None], function: Callable[..., Any], common: Mapping[str, tuple[Any, Any]]) -> None:
+def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """What a parameter of a verb stands for: itself, or, if it is a dataclass, each of its fields."""
+    if not dataclasses.is_dataclass(parameter.annotation):
+        return [parameter]
+    hints = get_type_hints(parameter.annotation, include_extras=True)
+    return [
+        inspect.Parameter(each.name, parameter.kind, default=each.default, annotation=hints[each.name])
+        for each in dataclasses.fields(parameter.annotation)
+    ]
+
+
+def _declare(
+    command: Callable[..., None], own: Sequence[inspect.Parameter], common: Mapping[str, tuple[Any, Any]]
+) -> None:
     """Tell typer of the parameters: those of the verb but for the session, then the common ones."""
-    _, *own = inspect.signature(function, eval_str=True).parameters.values()
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [
         inspect.Parameter("ctx", keyword, annotation=typer.Context),

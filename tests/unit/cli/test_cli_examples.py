@@ -10,8 +10,7 @@ import shlex
 import pytest
 import typer
 
-from pyromq.cli.common_options import common_last
-from pyromq.cli.main import NOUNS, module_of
+from pyromq.cli.main import NOUNS, common_last, module_of
 
 _EXAMPLE = re.compile(r"Example: (pyromq .+)")
 

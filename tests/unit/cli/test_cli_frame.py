@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from pyromq.admin.listing import Listing
-from pyromq.cli.common_options import common_last
 from pyromq.cli.failures import CommandFailed, Exit
+from pyromq.cli.main import common_last
 from pyromq.cli.session import Session
 from pyromq.cli.verbs import changing, narrowed, new_app, reading, run_app
 from pyromq.client.admin.fan_out import Missing

@@ -1,4 +1,4 @@
-"""The brokers of all clusters with what they measure of themselves, in one table."""
+"""The brokers of all clusters: what they measure of themselves, how fast they answer; draining them."""
 
 from __future__ import annotations
 
@@ -71,6 +71,41 @@ async def cluster_table(admin: AdminClient, cluster: str | None = None) -> Listi
     return Listing.make(BrokerRow, rows, found.missing, summary)
 
 
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """How long one broker took to answer a small question, in milliseconds."""
+
+    broker: str
+    address: str
+    count: int | None
+    min_ms: float | None
+    mean_ms: float | None
+    max_ms: float | None
+
+
+async def ping_brokers(admin: AdminClient, brokers: Mapping[str, str], count: int) -> Listing[Ping]:
+    """Ask each of the brokers, given as names by address, `count` times, one after the other."""
+
+    async def ask(address: str) -> list[float]:
+        await admin.brokers.runtime(address)  # the first connects
+        times = []
+        for _ in range(count):
+            began = time.perf_counter()
+            await admin.brokers.runtime(address)
+            times.append((time.perf_counter() - began) * 1000)
+        return times
+
+    answers = await fan_out({address: address for address in brokers}, ask)
+    rows = []
+    for address, name in brokers.items():
+        times = answers.results.get(address)
+        if times is None:
+            rows.append(Ping(name, address, None, None, None, None))
+        else:
+            rows.append(Ping(name, address, len(times), min(times), sum(times) / len(times), max(times)))
+    return Listing.make(Ping, rows, answers.missing)
+
+
 def _row(broker: Replica, runtime: Mapping[str, str] | None, now: float) -> BrokerRow:
     if runtime is None:
         return BrokerRow(broker.cluster, broker.broker, broker.id, broker.address)
@@ -118,3 +153,32 @@ def _difference(after: float | None, before: float | None) -> int | None:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+PERMISSION, READ_ONLY, READ_AND_WRITE = "brokerPermission", "4", "6"
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """`topics` is how many topics of the broker a name server changed."""
+
+    broker: str
+    change: str
+    name_server: str
+    topics: int
+
+
+async def drain_broker(admin: AdminClient, broker: str, address: str) -> Listing[Drained]:
+    """Let nobody send to a broker any more. Name servers take it out of routes; its own setting keeps it so."""
+    counts = await admin.brokers.wipe_write_perm(broker)
+    await admin.brokers.set_config({PERMISSION: READ_ONLY}, brokers=address)
+    return _drained(broker, "read-only", counts)
+
+
+async def undrain_broker(admin: AdminClient, broker: str, address: str) -> Listing[Drained]:
+    await admin.brokers.set_config({PERMISSION: READ_AND_WRITE}, brokers=address)
+    return _drained(broker, "writable", await admin.brokers.add_write_perm(broker))
+
+
+def _drained(broker: str, change: str, counts: dict[str, int]) -> Listing[Drained]:
+    return Listing.make(Drained, (Drained(broker, change, server, topics) for server, topics in counts.items()))

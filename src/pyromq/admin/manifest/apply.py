@@ -33,6 +33,7 @@ from pyromq.errors import ConfigError, QueryNotFound
 from pyromq.protocol.bodies import GroupRetryPolicy, SubscriptionGroupConfig, TopicConfig
 from pyromq.protocol.permissions import PERM_READ, PERM_READ_WRITE, PERM_WRITE
 
+from ..groups import settings as group_settings
 from ..topics import perm_text
 
 if TYPE_CHECKING:
@@ -102,21 +103,7 @@ class GroupWish(Wish, frozen=True, kw_only=True):
     sys_flag: int | None = None
 
     def fields(self) -> dict[str, Any]:
-        given = {
-            "consume_enable": self.consume,
-            "consume_from_min_enable": self.from_min,
-            "consume_broadcast_enable": self.broadcast,
-            "consume_message_orderly": self.orderly,
-            "retry_queue_nums": self.retry_queues,
-            "retry_max_times": self.retry_max,
-            "group_retry_policy": self.retry_policy,
-            "broker_id": self.broker_id,
-            "which_broker_when_consume_slowly": self.slow_broker_id,
-            "notify_consumer_ids_changed_enable": self.notify,
-            "consume_timeout_minute": self.timeout_minutes,
-            "group_sys_flag": self.sys_flag,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        return group_settings.said(self)
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -216,8 +203,10 @@ def topic_step(wish: TopicWish, broker: str, now: TopicConfig | None) -> Step:
 def group_step(wish: GroupWish, broker: str, now: SubscriptionGroupConfig | None) -> Step:
     before = now or SubscriptionGroupConfig(group_name=wish.name)
     after = msgspec.structs.replace(before, **wish.fields())
-    changes = _changes(_group_facts(before) if now else {}, _group_facts(after))
-    changes |= _changes(_rare_group_facts(before), _rare_group_facts(after))
+    usual, rare = group_settings.USUAL, group_settings.RARE
+    changes = _changes(_group_facts(before, usual) if now else {}, _group_facts(after, usual))
+    # What a plan mentions only where it is not as usual.
+    changes |= _changes(_group_facts(before, rare), _group_facts(after, rare))
     return Step(_action(now, changes), "group", wish.name, broker, changes, after)
 
 
@@ -262,28 +251,18 @@ def _topic_facts(config: TopicConfig) -> dict[str, object]:
     }
 
 
-def _group_facts(config: SubscriptionGroupConfig) -> dict[str, object]:
-    return {
-        "consume": config.consume_enable,
-        "fromMin": config.consume_from_min_enable,
-        "broadcast": config.consume_broadcast_enable,
-        "orderly": config.consume_message_orderly,
-        "retryQueues": config.retry_queue_nums,
-        "retryMax": config.retry_max_times,
-    }
+def _group_facts(config: SubscriptionGroupConfig, names: Mapping[str, str]) -> dict[str, object]:
+    """The settings of a group by the names that a file has for them."""
+    facts = {_camel(name): value for name, value in group_settings.named(config, names).items()}
+    if "retryPolicy" in facts:
+        policy = config.group_retry_policy
+        facts["retryPolicy"] = msgspec.json.encode(policy).decode() if policy else "none"
+    return facts
 
 
-def _rare_group_facts(config: SubscriptionGroupConfig) -> dict[str, object]:
-    """What a plan mentions only where it is not as usual."""
-    policy = config.group_retry_policy
-    return {
-        "retryPolicy": msgspec.json.encode(policy).decode() if policy else "none",
-        "brokerId": config.broker_id,
-        "slowBrokerId": config.which_broker_when_consume_slowly,
-        "notify": config.notify_consumer_ids_changed_enable,
-        "timeoutMinutes": config.consume_timeout_minute,
-        "sysFlag": config.group_sys_flag,
-    }
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from pyromq.client.admin.fan_out import fan_out
 from pyromq.protocol.bodies import SubscriptionGroupConfig
 from pyromq.protocol.names import is_system_group
 
+from ..groups import settings as group_settings
 from ..names import TopicKind, names_of_servers, topic_kind
 from ..topics import perm_text
 from .apply import GroupWish, TopicWish, Wishes, ordered_topics, with_order
@@ -79,26 +80,12 @@ def topic_wish(config: TopicConfig) -> TopicWish:
 
 def group_wish(config: SubscriptionGroupConfig) -> GroupWish:
     """A group as a file says it. Of what hardly anybody touches only that is said which is not RocketMQ's own."""
-    usual = SubscriptionGroupConfig(group_name=config.group_name)
-
-    def rare(name: str) -> Any:
-        value = getattr(config, name)
-        return None if value == getattr(usual, name) else value
-
+    defaults = group_settings.named(SubscriptionGroupConfig(group_name=config.group_name), group_settings.RARE)
+    rare = group_settings.named(config, group_settings.RARE)
     return GroupWish(
         name=config.group_name,
-        consume=config.consume_enable,
-        from_min=config.consume_from_min_enable,
-        broadcast=config.consume_broadcast_enable,
-        orderly=config.consume_message_orderly,
-        retry_queues=config.retry_queue_nums,
-        retry_max=config.retry_max_times,
-        retry_policy=rare("group_retry_policy"),
-        broker_id=rare("broker_id"),
-        slow_broker_id=rare("which_broker_when_consume_slowly"),
-        notify=rare("notify_consumer_ids_changed_enable"),
-        timeout_minutes=rare("consume_timeout_minute"),
-        sys_flag=rare("group_sys_flag"),
+        **group_settings.named(config, group_settings.USUAL),
+        **{name: value for name, value in rare.items() if value != defaults[name]},
     )
 
 

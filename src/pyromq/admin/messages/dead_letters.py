@@ -14,8 +14,8 @@ from pyromq.protocol.names import DLQ_PREFIX, dlq_topic, is_dlq_topic, is_retry_
 
 from ..listing import Listing
 from ..topics import topic_stats
-from .pace import Pace
 from .ranges import place_of
+from .sending import Pace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from pyromq.client.consumer.subscriptions import ALL
 from pyromq.errors import PyroMQError
 
+from .ranges import last_messages
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from pyromq.client.admin import AdminClient
     from pyromq.client.consumer.subscriptions import Expression
@@ -42,6 +44,20 @@ async def read_spans(
                 heapq.heappop(heads)
             else:
                 heapq.heapreplace(heads, _Head(following, head.reader))
+
+
+async def read_last(
+    admin: AdminClient, spans: Spans, count: int, expression: Expression, fits: Callable[[MessageExt], bool]
+) -> list[MessageExt]:
+    """The last messages that fit. The more of them do not fit, the further back one has to look."""
+    depth = count
+    while True:
+        near = last_messages(spans, depth)
+        async with aclosing(read_spans(admin, near, expression)) as messages:
+            found = [message async for message in messages if fits(message)]
+        if len(found) >= count or near == spans:
+            return found[-count:]
+        depth *= 8
 
 
 class _Head:

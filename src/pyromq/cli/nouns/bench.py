@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyromq.admin.listing import Listing
-from pyromq.admin.messages.pace import Pace
 from pyromq.admin.messages.ranges import last_messages
 from pyromq.admin.messages.reading import read_spans
+from pyromq.admin.messages.sending import Pace
 from pyromq.errors import PyroMQError
 
 from ..failures import CommandFailed, Exit, exit_code
 from ..parameters import Topic
 from ..session import Session
 from ..verbs import changing, new_app, reading, run_app
-from .message.options import chosen
+from .message.options import Rate, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ async def bench_send(
     count: Annotated[int, typer.Option("-c", "--count", min=1, help="How many messages.")] = 10_000,
     size: Annotated[int, typer.Option("-s", "--size", min=0, max=4 << 20, help="Bytes of each body.")] = 1024,
     at_once: Annotated[int, typer.Option("--at-once", min=1, max=10_000, help="Sent and not yet answered.")] = 256,
-    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="At most so many a second.")] = None,
+    rate: Rate = None,
 ) -> Listing[Measured] | None:
     """Send messages of zeros to a topic, and say how long it took and how long each had to wait for its answer.
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.admin.cluster.brokers import cluster_table
+from pyromq.admin.cluster.brokers import Drained, Ping, cluster_table, drain_broker, ping_brokers, undrain_broker
 from pyromq.admin.groups.lag import broker_lag
 from pyromq.admin.listing import Listing
-from pyromq.client.admin.addresses import brokers_in
+from pyromq.client.admin.addresses import brokers_in, replicas
 from pyromq.client.admin.fan_out import Answers, fan_out
 from pyromq.errors import RouteNotFound
 
 from ..failures import CommandFailed, Exit, nearest
-from ..parameters import Brokers, ClusterName, pairs_of
+from ..parameters import ClusterName, Place, pairs_of
 from ..session import Session
 from ..verbs import changing, new_app, reading, run_app
 from .changes import Change, SettingChange, changes
-from .pings import Ping, ping_brokers
 from .server_settings import compared, note_unknown, shown
 
 if TYPE_CHECKING:
@@ -30,9 +28,6 @@ config = new_app("The settings of brokers.")
 clean = new_app("Deleting what nobody needs any more, now instead of at night.")
 app.add_typer(config, name="config")
 app.add_typer(clean, name="clean")
-
-SETTING_PERMISSION = "brokerPermission"
-READ_ONLY, READ_AND_WRITE = "4", "6"
 
 BrokerArgument = Annotated[
     str | None, typer.Argument(metavar="[BROKER]", help="Its name, or its address; without it all.", show_default=False)
@@ -127,20 +122,21 @@ async def get(
 async def set_config(
     session: Session,
     pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="What to set, or KEY VALUE.")],
-    brokers: Brokers = None,
-    cluster: ClusterName = None,
+    place: Place,
 ) -> Listing[SettingChange] | None:
     """Change settings of brokers, at once and in their files. Needs -b or -c.
 
     Example: pyromq broker config set fileReservedTime=48 -b broker-a
     """
     wanted = pairs_of(pairs)
-    if not brokers and cluster is None:
+    if not place.brokers and place.cluster is None:
         raise CommandFailed("say where: -b BROKER, or -c CLUSTER for all of its brokers", Exit.USAGE)
-    if brokers:
-        places = {name: address for each in brokers for name, address in (await _places(session, each, None)).items()}
+    if place.brokers:
+        named = [await _places(session, each, None) for each in place.brokers]
+        places = {name: address for each in named for name, address in each.items()}
     else:
-        places = {row.address: row.address for row in (await cluster_table(session.admin, cluster)).rows}
+        info = await session.admin.brokers.cluster_info()
+        places = {each.address: each.address for each in replicas(info, place.cluster)}
     before = await fan_out(places, session.admin.brokers.config)
     if before.missing:
         raise before.missing[0].error
@@ -156,16 +152,6 @@ async def set_config(
 # Draining
 
 
-@dataclass(frozen=True, slots=True)
-class Drained:
-    """`topics` is how many topics of the broker a name server changed."""
-
-    broker: str
-    change: str
-    name_server: str
-    topics: int
-
-
 @changing(app, "drain")
 async def drain(session: Session, broker: BrokerName) -> Listing[Drained] | None:
     """Let nobody send to a broker any more, so that it can be stopped when everything is consumed.
@@ -177,9 +163,7 @@ async def drain(session: Session, broker: BrokerName) -> Listing[Drained] | None
     address = (await _named(session, broker))[broker]
     if not session.agreed(f"make broker {broker} read-only"):
         return None
-    counts = await session.admin.brokers.wipe_write_perm(broker)
-    await session.admin.brokers.set_config({SETTING_PERMISSION: READ_ONLY}, brokers=address)
-    return _drained(broker, "read-only", counts)
+    return await drain_broker(session.admin, broker, address)
 
 
 @changing(app, "undrain")
@@ -191,63 +175,48 @@ async def undrain(session: Session, broker: BrokerName) -> Listing[Drained] | No
     address = (await _named(session, broker))[broker]
     if not session.agreed(f"let producers send to broker {broker} again"):
         return None
-    await session.admin.brokers.set_config({SETTING_PERMISSION: READ_AND_WRITE}, brokers=address)
-    return _drained(broker, "writable", await session.admin.brokers.add_write_perm(broker))
-
-
-def _drained(broker: str, change: str, counts: dict[str, int]) -> Listing[Drained]:
-    return Listing.make(Drained, (Drained(broker, change, server, topics) for server, topics in counts.items()))
+    return await undrain_broker(session.admin, broker, address)
 
 
 # Cleaning
 
 
 @changing(clean, "queues", timeout=30.0)
-async def clean_queues(
-    session: Session, brokers: Brokers = None, cluster: ClusterName = None
-) -> Listing[Change] | None:
+async def clean_queues(session: Session, place: Place) -> Listing[Change] | None:
     """Delete consume queues whose messages are all gone from the log.
 
     Example: pyromq broker clean queues -b broker-a --yes
     """
     what = "delete consume queues without messages"
-    return await _clean(session, what, session.admin.brokers.clean_queues, brokers, cluster)
+    return await _clean(session, what, session.admin.brokers.clean_queues, place)
 
 
 @changing(clean, "topics", timeout=30.0)
-async def clean_topics(
-    session: Session, brokers: Brokers = None, cluster: ClusterName = None
-) -> Listing[Change] | None:
+async def clean_topics(session: Session, place: Place) -> Listing[Change] | None:
     """Delete consume queues of topics that do not exist.
 
     Example: pyromq broker clean topics -c DefaultCluster --yes
     """
     what = "delete consume queues of topics that do not exist"
-    return await _clean(session, what, session.admin.brokers.clean_topics, brokers, cluster)
+    return await _clean(session, what, session.admin.brokers.clean_topics, place)
 
 
 @changing(clean, "log", timeout=30.0)
-async def clean_log(session: Session, brokers: Brokers = None, cluster: ClusterName = None) -> Listing[Change] | None:
+async def clean_log(session: Session, place: Place) -> Listing[Change] | None:
     """Delete files of the log that have been kept long enough.
 
     Example: pyromq broker clean log --yes
     """
     what = "delete expired files of the commit log"
-    return await _clean(session, what, session.admin.brokers.clean_log, brokers, cluster)
+    return await _clean(session, what, session.admin.brokers.clean_log, place)
 
 
 async def _clean(
-    session: Session,
-    what: str,
-    operation: Callable[..., Awaitable[list[str]]],
-    brokers: list[str] | None,
-    cluster: str | None,
+    session: Session, what: str, operation: Callable[..., Awaitable[list[str]]], place: Place
 ) -> Listing[Change] | None:
-    where = ", ".join(brokers) if brokers else f"all brokers of {cluster}" if cluster else "all brokers"
-    if not session.agreed(f"{what} on {where}", dangerous=True):
+    if not session.agreed(f"{what} on {place}", dangerous=True):
         return None
-    addresses = await operation(cluster=cluster, brokers=brokers or None)
-    return changes(what.partition(" ")[2], "deleted", addresses)
+    return changes(what.partition(" ")[2], "deleted", await operation(**place.chosen))
 
 
 # Where

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.admin.cluster.brokers import cluster_table
+from pyromq.admin.cluster.brokers import cluster_table, ping_brokers
 from pyromq.admin.groups.lag import group_lag, group_list, people_groups
 from pyromq.admin.listing import Listing
 
@@ -20,7 +20,6 @@ from ..failures import CommandFailed, Exit
 from ..parameters import ClusterName, TopicOption
 from ..session import Session
 from ..verbs import new_app, reading, run_app
-from .pings import ping_brokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

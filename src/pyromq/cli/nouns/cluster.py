@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from pyromq.admin.cluster.brokers import cluster_table
+from pyromq.admin.cluster.brokers import Ping, cluster_table, ping_brokers
 from pyromq.admin.listing import Listing
 
 from ..parameters import ClusterName
 from ..session import Session
 from ..verbs import new_app, reading, run_app
-from .pings import Ping, ping_brokers
 
 app = new_app("Clusters and their brokers, with what they measure.")
 

@@ -18,9 +18,8 @@ import typer
 from pyromq.errors import PyroMQError
 
 from .. import context_file
-from ..common_options import common_last
 from ..connecting import target
-from ..main import NOUNS
+from ..main import NOUNS, common_last
 from ..output import Output
 from ..verbs import narrowed
 

@@ -22,7 +22,6 @@ from pyromq.admin.messages.dead_letters import (
     redrive,
 )
 from pyromq.admin.messages.ranges import last_messages
-from pyromq.admin.messages.reading import read_spans
 from pyromq.admin.topics import topic_route
 from pyromq.client.admin.times import from_millis
 from pyromq.errors import NoPermission, TopicNotFound
@@ -34,7 +33,7 @@ from ..session import Session
 from ..verbs import changing, new_app, reading, run_app
 from .changes import Change, changes
 from .message.files import AsForm, ToFile, write_messages
-from .message.options import Begin, End, Grep, Tag, Where, chosen, wanted
+from .message.options import ALL, Filter, LimitOption, Part, Rate, chosen, matching, wanted
 from .message.rows import body_of, cell_of, encoded
 
 if TYPE_CHECKING:
@@ -89,21 +88,17 @@ async def list_dead_letters(
 async def show(
     session: Session,
     group: Group,
-    *,
-    begin: Begin = None,
-    end: End = None,
-    tag: Tag = None,
-    where: Where = None,
-    grep: Grep = None,
+    part: Part,
+    which: Filter,
     last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Of each queue the last N.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 is all.")] = 50,
+    limit: Annotated[int, LimitOption] = 50,
 ) -> AsyncIterator[DeadLetter]:
     """The dead letters of a group, with where they came from.
 
     Example: pyromq dlq show billing
     """
-    want = wanted(tag, None, where, grep)
-    spans = await _letters(session, group, begin, end)
+    want = wanted(which)
+    spans = await _letters(session, group, part)
     if last is not None:
         spans = last_messages(spans, last)
     count = 0
@@ -120,16 +115,13 @@ async def show(
 async def redrive_letters(
     session: Session,
     group: Group,
+    part: Part,
+    which: Filter,
     *,
     ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only these; may be repeated.")] = None,
-    begin: Begin = None,
-    end: End = None,
-    tag: Tag = None,
-    where: Where = None,
-    grep: Grep = None,
     to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="Not to where they came from.")] = None,
-    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="At most so many a second.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 is all.")] = 0,
+    rate: Rate = None,
+    limit: Annotated[int, LimitOption] = 0,
 ) -> AsyncIterator[Redriven]:
     """Send dead letters once more, to the topics that they came from.
 
@@ -138,8 +130,8 @@ async def redrive_letters(
 
     Example: pyromq dlq redrive billing --yes
     """
-    want = wanted(tag, None, where, grep)
-    spans = await _letters(session, group, begin, end)
+    want = wanted(which)
+    spans = await _letters(session, group, part)
     chosen_ids = set(ids or ())
     async with aclosing(_reading(session, spans, want)) as messages:
         total = 0
@@ -171,16 +163,14 @@ async def redrive_letters(
 
 
 @reading(app, "export", timeout=None)
-async def export(
-    session: Session, group: Group, file: ToFile, to: AsForm = None, begin: Begin = None, end: End = None
-) -> None:
+async def export(session: Session, group: Group, file: ToFile, part: Part, to: AsForm = None) -> None:
     """Write the dead letters of a group to a file, which `message import` reads.
 
     Example: pyromq dlq export billing -f dead.ndjson
     """
-    spans = await _letters(session, group, begin, end)
+    spans = await _letters(session, group, part)
     try:
-        await write_messages(session, spans, wanted(None, None, None, None), file, to)
+        await write_messages(session, spans, wanted(Filter()), file, to)
     except NoPermission as exc:
         raise _unreadable(spans.topic) from exc
 
@@ -191,7 +181,7 @@ async def purge(session: Session, group: Group) -> Listing[Change] | None:
 
     Example: pyromq dlq purge billing --yes
     """
-    spans = await _letters(session, group, None, None)
+    spans = await _letters(session, group)
     places = [row.broker for row in (await topic_route(session.admin, spans.topic)).rows]
     what = f"delete {spans.count} dead letters of group {group} on {', '.join(places)}"
     if not session.agreed(what, dangerous=True):
@@ -200,10 +190,10 @@ async def purge(session: Session, group: Group) -> Listing[Change] | None:
     return changes(spans.topic, "deleted", places)
 
 
-async def _letters(session: Session, group: str, begin: str | None, end: str | None) -> Spans:
+async def _letters(session: Session, group: str, part: Part = ALL) -> Spans:
     topic = dead_letter_topic(group)
     try:
-        return await chosen(session, topic, begin, end)
+        return await chosen(session, topic, part)
     except TopicNotFound as exc:
         listing = await dead_letter_list(session.admin)
         near = nearest(group, [row.group for row in listing.rows])
@@ -215,10 +205,9 @@ async def _letters(session: Session, group: str, begin: str | None, end: str | N
 
 async def _reading(session: Session, spans: Spans, want: Wanted) -> AsyncGenerator[MessageExt, None]:
     try:
-        async with aclosing(read_spans(session.admin, spans, want.expression)) as messages:
+        async with aclosing(matching(session, spans, want)) as messages:
             async for message in messages:
-                if want.fits(message):
-                    yield message
+                yield message
     except NoPermission as exc:
         raise _unreadable(spans.topic) from exc
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from pyromq.admin.groups.lag import group_lag, group_list, people_groups, with_clients
 from pyromq.admin.groups.members import group_clients, group_inspect
+from pyromq.admin.groups.settings import GroupSettings, group_configs, group_settings, said, update_group
 from pyromq.admin.groups.trouble import Observation, observe
 from pyromq.admin.listing import Listing
 from pyromq.errors import ConsumerNotOnline
 from pyromq.protocol.bodies import MessageRequestMode, SubscriptionGroupConfig
 
 from ..failures import CommandFailed, Exit
-from ..parameters import Brokers, ClusterName, Group, Topic, TopicOption
+from ..parameters import ClusterName, Group, Place, Topic, TopicOption
 from ..session import Session
 from ..verbs import changing, new_app, reading, run_app
 from . import group_offsets
@@ -32,15 +32,30 @@ app = new_app("Consumer groups: lag, members, settings, offsets.")
 app.add_typer(group_offsets.app, name="offsets")
 
 Switch = bool | None
-Consume = Annotated[Switch, typer.Option("--consume/--no-consume", help="Whether it may consume at all.")]
-FromMin = Annotated[Switch, typer.Option("--from-min/--no-from-min", help="Whether it may begin at the first message.")]
-Broadcast = Annotated[Switch, typer.Option("--broadcast/--no-broadcast", help="Whether it may broadcast.")]
-Orderly = Annotated[Switch, typer.Option("--orderly/--no-orderly", help="Whether it consumes in order (5.x).")]
-Notify = Annotated[Switch, typer.Option("--notify/--no-notify", help="Whether members hear who comes and goes.")]
-RetryQueues = Annotated[int | None, typer.Option("--retry-queues", min=0, help="Queues of its retry topic.")]
-RetryMax = Annotated[int | None, typer.Option("--retry-max", min=-1, help="Tries before a message is a dead letter.")]
-BrokerId = Annotated[int | None, typer.Option("--broker-id", min=0, help="Which replica to read from.")]
-SlowBrokerId = Annotated[int | None, typer.Option("--slow-broker-id", min=0, help="The same for a slow group.")]
+Size = int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a group; None leaves one as it is, or as RocketMQ has it."""
+
+    consume: Annotated[Switch, typer.Option("--consume/--no-consume", help="Whether it may consume at all.")] = None
+    from_min: Annotated[
+        Switch, typer.Option("--from-min/--no-from-min", help="Whether it may begin at the first message.")
+    ] = None
+    broadcast: Annotated[Switch, typer.Option("--broadcast/--no-broadcast", help="Whether it may broadcast.")] = None
+    orderly: Annotated[Switch, typer.Option("--orderly/--no-orderly", help="Whether it consumes in order (5.x).")] = (
+        None
+    )
+    notify: Annotated[Switch, typer.Option("--notify/--no-notify", help="Whether members hear who comes and goes.")] = (
+        None
+    )
+    retry_queues: Annotated[Size, typer.Option("--retry-queues", min=0, help="Queues of its retry topic.")] = None
+    retry_max: Annotated[Size, typer.Option("--retry-max", min=-1, help="Tries before a message is a dead letter.")] = (
+        None
+    )
+    broker_id: Annotated[Size, typer.Option("--broker-id", min=0, help="Which replica to read from.")] = None
+    slow_broker_id: Annotated[Size, typer.Option("--slow-broker-id", min=0, help="The same for a slow group.")] = None
 
 
 def main(arguments: list[str]) -> int:
@@ -136,134 +151,45 @@ async def watch(
         await asyncio.sleep(every)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """A group on one broker."""
-
-    broker: str
-    consume: bool
-    from_min: bool
-    broadcast: bool
-    orderly: bool
-    retry_queues: int
-    retry_max: int
-    broker_id: int
-    slow_broker_id: int
-    notify: bool
-    attributes: dict[str, str] = field(metadata={"hidden": True})
-
-
 @reading(app, "describe")
 async def describe(session: Session, group: Group, cluster: ClusterName = None) -> Listing[GroupSettings]:
     """The settings of a group on every broker.
 
     Example: pyromq group describe billing
     """
-    configs = await session.admin.groups.config(group, cluster)
-    rows = [
-        GroupSettings(
-            address,
-            config.consume_enable,
-            config.consume_from_min_enable,
-            config.consume_broadcast_enable,
-            config.consume_message_orderly,
-            config.retry_queue_nums,
-            config.retry_max_times,
-            config.broker_id,
-            config.which_broker_when_consume_slowly,
-            config.notify_consumer_ids_changed_enable,
-            config.attributes,
-        )
-        for address, config in sorted(configs.items())
-    ]
-    return Listing.make(GroupSettings, rows)
+    return await group_settings(session.admin, group, cluster)
 
 
 # Changing
 
 
 @changing(app, "create")
-async def create(
-    session: Session,
-    group: Group,
-    *,
-    cluster: ClusterName = None,
-    brokers: Brokers = None,
-    consume: Consume = None,
-    from_min: FromMin = None,
-    broadcast: Broadcast = None,
-    orderly: Orderly = None,
-    notify: Notify = None,
-    retry_queues: RetryQueues = None,
-    retry_max: RetryMax = None,
-    broker_id: BrokerId = None,
-    slow_broker_id: SlowBrokerId = None,
-) -> Listing[Change] | None:
+async def create(session: Session, group: Group, place: Place, settings: Settings) -> Listing[Change] | None:
     """Make a group on all brokers, or on some. One that is there gets these settings, all of them.
 
     Example: pyromq group create billing --retry-max 5
     """
-    fields = _fields(
-        consume=consume,
-        from_min=from_min,
-        broadcast=broadcast,
-        orderly=orderly,
-        notify=notify,
-        retry_queues=retry_queues,
-        retry_max=retry_max,
-        broker_id=broker_id,
-        slow_broker_id=slow_broker_id,
-    )
     if not session.agreed(f"create group {group}"):
         return None
-    config = msgspec.structs.replace(SubscriptionGroupConfig(group_name=group), **fields)
-    addresses = await session.admin.groups.create(config, cluster=cluster, brokers=brokers or None)
+    config = SubscriptionGroupConfig(group_name=group, **said(settings))
+    addresses = await session.admin.groups.create(config, **place.chosen)
     return changes(group, "created", addresses)
 
 
 @changing(app, "update")
-async def update(
-    session: Session,
-    group: Group,
-    *,
-    cluster: ClusterName = None,
-    brokers: Brokers = None,
-    consume: Consume = None,
-    from_min: FromMin = None,
-    broadcast: Broadcast = None,
-    orderly: Orderly = None,
-    notify: Notify = None,
-    retry_queues: RetryQueues = None,
-    retry_max: RetryMax = None,
-    broker_id: BrokerId = None,
-    slow_broker_id: SlowBrokerId = None,
-) -> Listing[Change] | None:
+async def update(session: Session, group: Group, place: Place, settings: Settings) -> Listing[Change] | None:
     """Change some settings of a group, and leave the others as they are.
 
     Example: pyromq group update billing --no-consume
     """
-    fields = _fields(
-        consume=consume,
-        from_min=from_min,
-        broadcast=broadcast,
-        orderly=orderly,
-        notify=notify,
-        retry_queues=retry_queues,
-        retry_max=retry_max,
-        broker_id=broker_id,
-        slow_broker_id=slow_broker_id,
-    )
+    fields = said(settings)
     if not fields:
         raise CommandFailed("say what to change: --consume, --retry-max, …", Exit.USAGE)
-    known = await session.admin.groups.config(group, cluster)
-    if brokers:
-        named = {each: (await session.admin.groups.configs(each)).get(group) for each in brokers}
-        known = {each: config for each, config in named.items() if config is not None}
-    said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in fields.items())
-    if not session.agreed(f"set {said} of group {group} on {', '.join(known)}"):
+    known = await group_configs(session.admin, group, **place.chosen)
+    what = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in fields.items())
+    if not session.agreed(f"set {what} of group {group} on {', '.join(known)}"):
         return None
-    for address, config in known.items():
-        await session.admin.groups.create(msgspec.structs.replace(config, **fields), brokers=[address])
+    await update_group(session.admin, known, fields)
     return changes(group, "updated", known)
 
 
@@ -271,24 +197,23 @@ async def update(
 async def delete(
     session: Session,
     group: Group,
-    cluster: ClusterName = None,
-    brokers: Brokers = None,
+    place: Place,
     offsets: Annotated[bool, typer.Option("-r", "--offsets", help="Forget how far it is, too.")] = False,
 ) -> Listing[Change] | None:
     """Delete a group; unless for some brokers only, with its retry and dead-letter topics.
 
     Example: pyromq group delete billing --offsets --yes
     """
-    known = await session.admin.groups.config(group, cluster)  # raises SubscriptionGroupNotExist
-    places = list(brokers or known)
+    known = await session.admin.groups.config(group, place.cluster)  # raises SubscriptionGroupNotExist
+    places = list(place.brokers or known)
     parts = [f"group {group}"]
-    if not brokers:
+    if not place.brokers:
         parts.append("its retry and dead-letter topics")
     if offsets:
         parts.append("its offsets")
     if not session.agreed(f"delete {' and '.join(parts)} on {', '.join(places)}", dangerous=True):
         return None
-    await session.admin.groups.delete(group, cluster=cluster, brokers=brokers or None, remove_offsets=offsets)
+    await session.admin.groups.delete(group, remove_offsets=offsets, **place.chosen)
     if group in await session.admin.groups.names():
         session.note(f"group {group} is there again: brokers make groups by themselves (autoCreateSubscriptionGroup)")
     return changes(group, "deleted", places)
@@ -305,13 +230,11 @@ async def mode(
     group: Group,
     topic: Topic,
     to: Annotated[Mode, typer.Argument(metavar="MODE", help="How its members get messages: pull or pop.")],
-    *,
+    place: Place,
     share: Annotated[
         int,
         typer.Option("--share", metavar="N", min=0, help="With pop: how many others share its queues; 0 is all."),
     ] = 0,
-    cluster: ClusterName = None,
-    brokers: Brokers = None,
 ) -> Listing[Change] | None:
     """Let a group pull or pop a topic; for members that leave it to the broker, as those of 5.x may.
 
@@ -321,9 +244,7 @@ async def mode(
     if not session.agreed(f"let group {group} {to} topic {topic}"):
         return None
     wanted = MessageRequestMode(to.name.upper())
-    addresses = await session.admin.groups.set_request_mode(
-        group, topic, wanted, share_queues=share, cluster=cluster, brokers=brokers or None
-    )
+    addresses = await session.admin.groups.set_request_mode(group, topic, wanted, share_queues=share, **place.chosen)
     return changes(group, f"{to} {topic}", addresses)
 
 
@@ -335,30 +256,3 @@ async def _online(session: Session, group: str, question: Awaitable[Listing[Any]
         if group not in await session.admin.groups.names():
             raise
         raise CommandFailed(f"nobody of group {group} is online", Exit.NOT_FOUND) from None
-
-
-def _fields(
-    *,
-    consume: Switch,
-    from_min: Switch,
-    broadcast: Switch,
-    orderly: Switch,
-    notify: Switch,
-    retry_queues: int | None,
-    retry_max: int | None,
-    broker_id: int | None,
-    slow_broker_id: int | None,
-) -> dict[str, Any]:
-    """What was said, by the names that brokers have for it."""
-    given = {
-        "consume_enable": consume,
-        "consume_from_min_enable": from_min,
-        "consume_broadcast_enable": broadcast,
-        "consume_message_orderly": orderly,
-        "notify_consumer_ids_changed_enable": notify,
-        "retry_queue_nums": retry_queues,
-        "retry_max_times": retry_max,
-        "broker_id": broker_id,
-        "which_broker_when_consume_slowly": slow_broker_id,
-    }
-    return {name: value for name, value in given.items() if value is not None}

@@ -14,7 +14,7 @@ from pyromq.admin.traffic import stats_all
 from pyromq.errors import ConfigError, QueryNotFound
 
 from ..failures import CommandFailed, Exit
-from ..parameters import Brokers, ClusterName, Topic, perm_of
+from ..parameters import ClusterName, Place, Topic, perm_of
 from ..session import Session
 from ..verbs import changing, new_app, reading, run_app
 from .changes import Change, changes
@@ -142,9 +142,8 @@ async def assign(
 async def create(
     session: Session,
     topic: Topic,
+    place: Place,
     *,
-    cluster: ClusterName = None,
-    brokers: Brokers = None,
     read_queues: ReadQueues = None,
     write_queues: WriteQueues = None,
     queues: Annotated[int | None, typer.Option("-q", "--queues", min=1, help="Both of them.")] = None,
@@ -160,18 +159,17 @@ async def create(
     """
     write = write_queues if write_queues is not None else queues or 8
     read = read_queues if read_queues is not None else queues or write
-    what = f"create topic {topic} with {read} queues to read and {write} to write on {_places(cluster, brokers)}"
+    what = f"create topic {topic} with {read} queues to read and {write} to write on {place}"
     if not session.agreed(what):
         return None
     addresses = await session.admin.topics.create(
         topic,
-        cluster=cluster,
-        brokers=brokers or None,
         read_queues=read,
         write_queues=write,
         perm=perm_of(perm) if perm else 6,
         order=order,
         attributes=dict(_attribute(text) for text in attributes or ()),
+        **place.chosen,
     )
     return changes(topic, "created", addresses)
 
@@ -180,9 +178,7 @@ async def create(
 async def update(
     session: Session,
     topic: Topic,
-    *,
-    cluster: ClusterName = None,
-    brokers: Brokers = None,
+    place: Place,
     read_queues: ReadQueues = None,
     write_queues: WriteQueues = None,
     perm: Perm = None,
@@ -205,7 +201,7 @@ async def update(
     if not session.agreed(what, dangerous=fewer):
         return None
     addresses = await session.admin.topics.update(
-        topic, cluster=cluster, brokers=brokers or None, read_queues=read_queues, write_queues=write_queues, perm=bits
+        topic, read_queues=read_queues, write_queues=write_queues, perm=bits, **place.chosen
     )
     return changes(topic, "updated", addresses)
 
@@ -215,8 +211,7 @@ async def perm(
     session: Session,
     topic: Topic,
     permission: Annotated[str, typer.Argument(metavar="PERM", help="r, w or rw (4, 2, 6).")],
-    cluster: ClusterName = None,
-    brokers: Brokers = None,
+    place: Place,
 ) -> Listing[Change] | None:
     """Allow or forbid to read and write a topic.
 
@@ -225,27 +220,21 @@ async def perm(
     bits = perm_of(permission)
     if not session.agreed(f"set permission {permission} of topic {topic}"):
         return None
-    addresses = await session.admin.topics.update(topic, cluster=cluster, brokers=brokers or None, perm=bits)
+    addresses = await session.admin.topics.update(topic, perm=bits, **place.chosen)
     return changes(topic, f"permission {permission}", addresses)
 
 
 @changing(app, "delete")
-async def delete(
-    session: Session, topic: Topic, cluster: ClusterName = None, brokers: Brokers = None
-) -> Listing[Change] | None:
+async def delete(session: Session, topic: Topic, place: Place) -> Listing[Change] | None:
     """Delete a topic, with all messages in it.
 
     Example: pyromq topic delete orders --yes
     """
     found = await topic_route(session.admin, topic)  # raises TopicNotFound
-    places = [row.broker for row in found.rows]
-    if brokers:
-        places = list(brokers)
-    elif cluster is not None:
-        places = [row.broker for row in found.rows if row.cluster == cluster]
+    places = place.brokers or [row.broker for row in found.rows if place.cluster in (None, row.cluster)]
     if not session.agreed(f"delete topic {topic} and its messages on {', '.join(places)}", dangerous=True):
         return None
-    await session.admin.topics.delete(topic, cluster=cluster, brokers=brokers or None)
+    await session.admin.topics.delete(topic, **place.chosen)
     return changes(topic, "deleted", places)
 
 
@@ -291,12 +280,6 @@ async def order(
         await session.admin.topics.route(topic)  # raises TopicNotFound
         raise CommandFailed(f"topic {topic} is not ordered; --set orders it", Exit.NOT_FOUND) from None
     return Listing.make(OrderRow, (OrderRow(broker, queues) for broker, queues in found.items()))
-
-
-def _places(cluster: str | None, brokers: list[str] | None) -> str:
-    if brokers:
-        return ", ".join(brokers)
-    return f"all brokers of {cluster}" if cluster else "all brokers"
 
 
 def _attribute(text: str) -> tuple[str, str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.admin.messages.pace import Pace
 from pyromq.admin.messages.ranges import Span, Spans, last_messages, parse_place, place_of
+from pyromq.admin.messages.sending import Pace
 from pyromq.protocol.message_queue import MessageQueue
 
 

@@ -32,8 +32,7 @@ from ...output import Output, Printer
 from ...parameters import Topic, TopicOption
 from ...session import Session
 from ...verbs import changing, reading
-from .app import app
-from .options import Begin, End, Grep, Queue, SqlOption, Tag, Where, chosen, wanted
+from .options import Filter, LimitOption, Part, Rate, app, chosen, wanted
 from .rows import MessageRow, encoded, message_row
 from .sending import Sent, send_all, summary
 
@@ -63,16 +62,11 @@ async def export(
     session: Session,
     topic: Topic,
     file: ToFile,
+    part: Part,
+    which: Filter,
     *,
     to: AsForm = None,
-    begin: Begin = None,
-    end: End = None,
-    queue: Queue = None,
-    tag: Tag = None,
-    sql: SqlOption = None,
-    where: Where = None,
-    grep: Grep = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 is all.")] = 0,
+    limit: Annotated[int, LimitOption] = 0,
 ) -> None:
     """Write messages to a file.
 
@@ -80,9 +74,7 @@ async def export(
 
     Example: pyromq message export orders -f orders.ndjson --begin -1h
     """
-    want = wanted(tag, sql, where, grep)
-    spans = await chosen(session, topic, begin, end, queue)
-    await write_messages(session, spans, want, file, to, limit)
+    await write_messages(session, await chosen(session, topic, part), wanted(which), file, to, limit)
 
 
 async def write_messages(
@@ -154,7 +146,7 @@ async def import_messages(
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `message export` wrote; - is stdin.")],
     topic: TopicOption = None,
-    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="At most so many a second.")] = None,
+    rate: Rate = None,
 ) -> AsyncIterator[Sent]:
     """Send the messages of a file.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...verbs import run_app
 from . import files, reading, sending, single  # noqa: F401 - they add their verbs
-from .app import app
+from .options import app
 
 _ORDER = ("list", "tail", "get", "find", "count", "send", "consume", "direct", "export", "import")  # of the help
 

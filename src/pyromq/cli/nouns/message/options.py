@@ -1,8 +1,9 @@
-"""Options by which verbs choose messages of a topic, and what they stand for."""
+"""The app of `pyromq message`, and the options by which its verbs choose messages of a topic."""
 
 from __future__ import annotations
 
 import re
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -10,19 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyromq.admin.messages.ranges import parse_place, topic_spans
+from pyromq.admin.messages.reading import read_spans
 
 from ...failures import CommandFailed, Exit
 from ...parameters import pairs_of
 from ...times import FORMS, parse_time
+from ...verbs import new_app
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from pyromq.admin.messages.ranges import Spans
     from pyromq.client.consumer.subscriptions import Expression
     from pyromq.protocol.message import MessageExt
 
     from ...session import Session
+
+app = new_app("Messages: finding, reading, following, sending, exporting and importing them.")
 
 Begin = Annotated[str | None, typer.Option("--begin", "--since", metavar="TIME", help=f"Stored since: {FORMS}.")]
 End = Annotated[str | None, typer.Option("--end", "--until", metavar="TIME", help="Stored until then.")]
@@ -35,6 +40,35 @@ Where = Annotated[
     list[str] | None, typer.Option("--where", metavar="PROP=VALUE", help="Only with this property; may be repeated.")
 ]
 Grep = Annotated[str | None, typer.Option("--grep", metavar="REGEX", help="Only where it is found in the body.")]
+Offset = Annotated[int | None, typer.Option("--offset", min=0, help="From this offset of each queue on.")]
+Rate = Annotated[float | None, typer.Option("--rate", min=0.01, help="At most so many a second.")]
+LimitOption = typer.Option("--limit", min=0, help="At most so many; 0 is all.")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of a topic is meant."""
+
+    begin: Begin = None
+    end: End = None
+    queue: Queue = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which messages of it are meant."""
+
+    tag: Tag = None
+    sql: SqlOption = None
+    where: Where = None
+    grep: Grep = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is said."""
+        return bool(self.tag or self.sql or self.where or self.grep)
+
+
+ALL = Part()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +79,22 @@ class Wanted:
     fits: Callable[[MessageExt], bool]
 
 
-def wanted(tag: list[str] | None, sql: str | None, where: list[str] | None, grep: str | None) -> Wanted:
+def wanted(given: Filter) -> Wanted:
     """Raises CommandFailed for what cannot be understood."""
-    if tag and sql:
+    if given.tag and given.sql:
         raise CommandFailed("say --tag or --sql, not both", Exit.USAGE)
     expression: Expression = "*"
-    if tag:
-        expression = " || ".join(tag)
-    elif sql is not None:
+    if given.tag:
+        expression = " || ".join(given.tag)
+    elif given.sql is not None:
         from pyromq.client import Sql
 
-        expression = Sql(sql)
-    pairs = pairs_of([_pair(word) for word in where or ()]) if where else {}
+        expression = Sql(given.sql)
+    pairs = pairs_of([_pair(word) for word in given.where]) if given.where else {}
     try:
-        pattern = re.compile(grep.encode()) if grep is not None else None
+        pattern = re.compile(given.grep.encode()) if given.grep is not None else None
     except re.error as exc:
-        raise CommandFailed(f"{grep!r} is no regular expression: {exc}", Exit.USAGE) from exc
+        raise CommandFailed(f"{given.grep!r} is no regular expression: {exc}", Exit.USAGE) from exc
     return Wanted(expression, lambda message: _fits(message, pairs, pattern))
 
 
@@ -79,12 +113,8 @@ def _fits(message: MessageExt, pairs: dict[str, str], pattern: re.Pattern[bytes]
     return pattern is None or pattern.search(body_of(message)) is not None
 
 
-def place(text: str | None) -> tuple[str | None, int | None]:
-    """The broker and queue that `--queue` means."""
-    if text is None:
-        return None, None
-    if ":" not in text:
-        return text, None
+def queue_of(text: str) -> tuple[str, int]:
+    """The broker and queue that `BROKER:N` means."""
     try:
         broker, queue, offset = parse_place(text)
     except ValueError:
@@ -98,24 +128,28 @@ def moment(text: str | None) -> datetime | None:
     return None if text is None else parse_time(text, datetime.now().astimezone())
 
 
-async def chosen(
-    session: Session,
-    topic: str,
-    begin: str | None = None,
-    end: str | None = None,
-    queue: str | None = None,
-    offset: int | None = None,
-) -> Spans:
+async def chosen(session: Session, topic: str, part: Part = ALL, offset: int | None = None) -> Spans:
     """The part of a topic that the options mean; says which brokers are missing."""
-    broker, queue_id = place(queue)
+    broker: str | None = part.queue
+    queue_id = None
+    if part.queue is not None and ":" in part.queue:
+        broker, queue_id = queue_of(part.queue)
     spans = await topic_spans(
         session.admin,
         topic,
         broker=broker,
         queue_id=queue_id,
-        begin=moment(begin),
-        end=moment(end),
+        begin=moment(part.begin),
+        end=moment(part.end),
         offset=offset,
     )
     session.incomplete(spans.missing)
     return spans
+
+
+async def matching(session: Session, spans: Spans, want: Wanted) -> AsyncGenerator[MessageExt, None]:
+    """The messages that are wanted, in the order of storing."""
+    async with aclosing(read_spans(session.admin, spans, want.expression)) as messages:
+        async for message in messages:
+            if want.fits(message):
+                yield message

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyromq.admin.listing import Listing
-from pyromq.admin.messages.ranges import Spans, last_messages
-from pyromq.admin.messages.reading import read_spans
+from pyromq.admin.messages.ranges import last_messages
+from pyromq.admin.messages.reading import read_last, read_spans
 from pyromq.admin.messages.tail import Tail
 from pyromq.client.admin.times import from_millis
 
@@ -23,8 +23,7 @@ from ...parameters import Topic
 from ...session import Session
 from ...times import show_time
 from ...verbs import reading
-from .app import app
-from .options import Begin, End, Grep, Queue, SqlOption, Tag, Where, chosen, moment, place, wanted
+from .options import Begin, Filter, LimitOption, Offset, Part, Queue, SqlOption, Tag, app, chosen, matching, wanted
 from .rows import MessageRow, message_row
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from pyromq.client.consumer.subscriptions import Expression
     from pyromq.protocol.message import MessageExt
 
-    from .options import Wanted
 
 Last = Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="The last N.")]
 
@@ -42,17 +40,12 @@ Last = Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Th
 async def list_messages(
     session: Session,
     topic: Topic,
+    part: Part,
+    which: Filter,
     *,
-    begin: Begin = None,
-    end: End = None,
-    queue: Queue = None,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, help="From this offset of each queue on.")] = None,
-    tag: Tag = None,
-    sql: SqlOption = None,
-    where: Where = None,
-    grep: Grep = None,
+    offset: Offset = None,
     last: Last = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 is all.")] = 50,
+    limit: Annotated[int, LimitOption] = 50,
 ) -> AsyncIterator[MessageRow]:
     """What a topic has, in the order of storing.
 
@@ -60,35 +53,21 @@ async def list_messages(
 
     Example: pyromq message list orders --begin -15m --tag paid
     """
-    want = wanted(tag, sql, where, grep)
-    spans = await chosen(session, topic, begin, end, queue, offset)
+    want = wanted(which)
+    spans = await chosen(session, topic, part, offset)
     output = session.printer.output
     if last is not None:
-        for message in await _last(session, spans, want, last):
+        for message in await read_last(session.admin, spans, last, want.expression, want.fits):
             yield message_row(message, output)
         return
     count = 0
-    async with aclosing(read_spans(session.admin, spans, want.expression)) as messages:
+    async with aclosing(matching(session, spans, want)) as messages:
         async for message in messages:
-            if not want.fits(message):
-                continue
             if limit and count == limit:
                 session.note(f"there are more than {limit}; --limit 0 shows all, --last the last")
                 return
             count += 1
             yield message_row(message, output)
-
-
-async def _last(session: Session, spans: Spans, want: Wanted, count: int) -> list[MessageExt]:
-    """The last that fit. The more of them do not fit, the further back one has to look."""
-    depth = count
-    while True:
-        near = last_messages(spans, depth)
-        async with aclosing(read_spans(session.admin, near, want.expression)) as messages:
-            found = [message async for message in messages if want.fits(message)]
-        if len(found) >= count or near == spans:
-            return found[-count:]
-        depth *= 8
 
 
 class By(StrEnum):
@@ -111,14 +90,8 @@ class Count:
 async def count_messages(
     session: Session,
     topic: Topic,
-    *,
-    begin: Begin = None,
-    end: End = None,
-    queue: Queue = None,
-    tag: Tag = None,
-    sql: SqlOption = None,
-    where: Where = None,
-    grep: Grep = None,
+    part: Part,
+    which: Filter,
     by: Annotated[By | None, typer.Option("--by", help="For each of these; all messages are read for it.")] = None,
 ) -> Listing[Count]:
     """How many messages a topic has.
@@ -127,18 +100,17 @@ async def count_messages(
 
     Example: pyromq message count orders --by tag
     """
-    want = wanted(tag, sql, where, grep)
-    spans = await chosen(session, topic, begin, end, queue)
-    if by in (None, By.queue) and not (tag or sql or where or grep or begin or end):
+    want = wanted(which)
+    spans = await chosen(session, topic, part)
+    if by in (None, By.queue) and not (which or part.begin or part.end):
         if by is None:
             return Listing.make(Count, [Count(topic, spans.count)])
         rows = [Count(f"{span.queue.broker_name}:{span.queue.queue_id}", span.count) for span in spans.spans]
         return Listing.make(Count, rows, summary=f"{spans.count} messages")
     counts: Counter[str] = Counter()
-    async with aclosing(read_spans(session.admin, spans, want.expression)) as messages:
+    async with aclosing(matching(session, spans, want)) as messages:
         async for message in messages:
-            if want.fits(message):
-                counts.update(_what(message, by, topic))
+            counts.update(_what(message, by, topic))
     if by is None:
         return Listing.make(Count, [Count(topic, counts[topic])])
     ordered = sorted(counts.items()) if by in (By.hour, By.minute, By.queue) else counts.most_common()
@@ -167,11 +139,8 @@ def _what(message: MessageExt, by: By | None, topic: str) -> list[str]:
 async def tail(
     session: Session,
     topic: Topic,
+    which: Filter,
     *,
-    tag: Tag = None,
-    sql: SqlOption = None,
-    where: Where = None,
-    grep: Grep = None,
     queue: Queue = None,
     begin: Begin = None,
     last: Last = None,
@@ -184,16 +153,15 @@ async def tail(
 
     Example: pyromq message tail orders --grep 4711
     """
-    want = wanted(tag, sql, where, grep)
-    spans = await chosen(session, topic, begin, None, queue)
+    want = wanted(which)
+    spans = await chosen(session, topic, Part(begin, None, queue))
     if last is not None:
         spans = last_messages(spans, last)
-    elif moment(begin) is None:
+    elif begin is None:
         spans = replace(spans, spans=tuple(replace(span, begin=span.end) for span in spans.spans))
     ends_at = None if seconds is None else asyncio.get_running_loop().time() + seconds
     shown = 0
-    every = place(queue) == (None, None)
-    async with Tail(session.admin, spans, want.expression, session.note, new_queues=every) as messages:
+    async with Tail(session.admin, spans, want.expression, session.note, new_queues=queue is None) as messages:
         while not count or shown < count:
             try:
                 async with asyncio.timeout_at(ends_at):
@@ -209,14 +177,12 @@ async def tail(
 async def consume(
     session: Session,
     topic: Topic,
+    part: Part,
     *,
     group: Annotated[
         str | None, typer.Option("-g", "--group", metavar="GROUP", help="As a member of it: its offsets move on.")
     ] = None,
-    queue: Queue = None,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, help="From this offset of each queue on.")] = None,
-    begin: Begin = None,
-    end: End = None,
+    offset: Offset = None,
     tag: Tag = None,
     sql: SqlOption = None,
     count: Annotated[int, typer.Option("-c", "--count", min=0, help="End after so many; 0 is all.")] = 0,
@@ -230,11 +196,11 @@ async def consume(
 
     Example: pyromq message consume orders --group billing --count 10
     """
-    want = wanted(tag, sql, None, None)
-    spans = await chosen(session, topic, begin, end, queue, offset)
+    want = wanted(Filter(tag, sql))
+    spans = await chosen(session, topic, part, offset)
     output = session.printer.output
     if group is not None:
-        if queue or offset is not None or begin or end:
+        if part != Part() or offset is not None:
             raise CommandFailed("a group goes on where it is; `pyromq group offsets reset` moves it", Exit.USAGE)
         async with aclosing(_as_member(session, group, topic, want.expression, count, idle)) as consumed:
             async for message in consumed:

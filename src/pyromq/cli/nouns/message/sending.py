@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.admin.messages.pace import Pace
-from pyromq.admin.messages.ranges import parse_place, place_of
+from pyromq.admin.messages import sending
+from pyromq.admin.messages.ranges import place_of
+from pyromq.admin.messages.sending import PAUSE
 from pyromq.errors import ConfigError, PyroMQError, TopicNotFound
 from pyromq.protocol.message_queue import MessageQueue
 
@@ -26,17 +27,16 @@ from ...parameters import Topic, pairs_of
 from ...session import Session
 from ...times import FORMS, parse_time
 from ...verbs import changing
-from .app import app
+from .options import Rate, app, queue_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
-    from pyromq.client import Producer, SendResult
+    from pyromq.client import SendResult
     from pyromq.protocol.message import Message
 
 GROUP = "pyromq_cli"
 
-_AT_ONCE = 256
 _CHUNK = 1 << 16
 _FEW = 20  # rows that a table shows one by one
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
@@ -67,7 +67,7 @@ async def send(
     stdin: Annotated[bool, typer.Option("--stdin", help="The body comes from stdin.")] = False,
     lines: Annotated[bool, typer.Option("--lines", help="Each line of the file or stdin is a message.")] = False,
     count: Annotated[int, typer.Option("-c", "--count", min=1, help="Send it so many times.")] = 1,
-    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="At most so many a second.")] = None,
+    rate: Rate = None,
     delay_level: Annotated[int, typer.Option("--delay-level", min=0, max=18, help="RocketMQ's delay levels.")] = 0,
     delay: Annotated[str | None, typer.Option("--delay", metavar="10s", help="Delivered after this time.")] = None,
     deliver_at: Annotated[str | None, typer.Option("--deliver-at", metavar="TIME", help=f"{FORMS}.")] = None,
@@ -93,7 +93,10 @@ async def send(
         "deliver_at": parse_time(deliver_at, datetime.now().astimezone()) if deliver_at else None,
         "shard_key": shard_key,
     }
-    to = _queue(topic, queue)
+    to = None
+    if queue is not None:
+        broker, number = queue_of(queue)
+        to = MessageQueue(topic=topic, broker_name=broker, queue_id=number)
     what = "every line" if lines else f"{count} messages" if count > 1 else "a message"
     if not session.agreed(f"send {what} to topic {topic}"):
         return
@@ -105,13 +108,13 @@ async def send(
         bodies = _repeated(whole, count)
     quiet = session.printer.output is Output.table and (lines or count > _FEW)
     async with aclosing(send_all(session, (_message(topic, each, fields) async for each in bodies), to, rate)) as sent:
-        number, began = 0, time.monotonic()
+        count_sent, began = 0, time.monotonic()
         async for result in sent:
-            number += 1
+            count_sent += 1
             if not quiet:
                 yield Sent(result.id, place_of(result.queue, result.offset), result.status.value)
     if quiet:
-        session.text(summary(number, topic, time.monotonic() - began))
+        session.text(summary(count_sent, topic, time.monotonic() - began))
 
 
 def summary(number: int, topic: str, seconds: float) -> str:
@@ -121,59 +124,17 @@ def summary(number: int, topic: str, seconds: float) -> str:
 async def send_all(
     session: Session, messages: AsyncIterable[Message], queue: MessageQueue | None, rate: float | None
 ) -> AsyncGenerator[SendResult, None]:
-    """Send messages, many under way at the same time unless there is a rate; gives the results in the same order.
-
-    A broker with many threads may store what is under way together in another order. Ends with the first that fails:
-    CommandFailed says how many were stored before.
-    """
-    from pyromq.client import Producer
-
-    pace = Pace(rate)
+    """The results of sending. Ends with the first that fails: CommandFailed says how many were stored before."""
     done = 0
-    async with Producer(GROUP, client=session.admin.client) as producer:
-        async for batch in _batches(messages, 1 if rate else _AT_ONCE):
-            await pace.turn()
-            try:
-                results = await _send_batch(producer, batch, queue)
-            except PyroMQError as exc:
-                if not done:
-                    raise
-                raise CommandFailed(f"ended after {done} messages: {exc}", exit_code(exc)) from exc
-            for result in results:
+    try:
+        async with aclosing(sending.send_all(session.admin.client, GROUP, messages, queue=queue, rate=rate)) as results:
+            async for result in results:
                 done += 1
                 yield result
-
-
-async def _send_batch(producer: Producer, batch: list[Message], queue: MessageQueue | None) -> list[SendResult]:
-    if len(batch) == 1:
-        return [await producer.send(batch[0], queue=queue)]
-    waiting = [await producer.submit(message, queue=queue) for message in batch]
-    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-    results = []
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
-        results.append(outcome)
-    return results
-
-
-class Pause:
-    """Stands in a stream of messages where what comes next may take its time: send what there is."""
-
-
-PAUSE: Any = Pause()
-
-
-async def _batches(messages: AsyncIterable[Message], size: int) -> AsyncIterator[list[Message]]:
-    batch: list[Message] = []
-    async for message in messages:
-        if message is not PAUSE:
-            batch.append(message)
-        if batch and (message is PAUSE or len(batch) >= size):
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    except PyroMQError as exc:
+        if not done:
+            raise
+        raise CommandFailed(f"ended after {done} messages: {exc}", exit_code(exc)) from exc
 
 
 def _message(topic: str, body: Any, fields: dict[str, Any]) -> Any:
@@ -237,15 +198,3 @@ def _span(text: str | None) -> timedelta | None:
     if not (match := _SPAN.fullmatch(text)):
         raise CommandFailed(f"{text!r} is no span of time; write 10s, 500ms, 5m, 2h or 1d", Exit.USAGE)
     return timedelta(seconds=float(match[1]) * _UNITS[match[2] or "s"])
-
-
-def _queue(topic: str, text: str | None) -> MessageQueue | None:
-    if text is None:
-        return None
-    try:
-        broker, number, offset = parse_place(text)
-    except ValueError:
-        offset = -1
-    if offset is not None:
-        raise CommandFailed(f"{text!r} is no queue; write BROKER:N", Exit.USAGE) from None
-    return MessageQueue(topic=topic, broker_name=broker, queue_id=number)

@@ -19,8 +19,7 @@ from ...output import Output
 from ...parameters import Topic, TopicOption
 from ...session import Session
 from ...verbs import changing, reading
-from .app import app
-from .options import Begin, End, moment
+from .options import Begin, End, app, moment
 from .rows import MessageRow, body_of, details, encoded, message_row, shown_alone
 
 if TYPE_CHECKING:
