@@ -844,8 +844,6 @@ class BrokerAdmin:
         """All brokers by name, and the broker names of each cluster. A name may be without addresses."""
     def of_topic(self, topic: str) -> dict[str, str]:
         """The brokers of a topic, by name: of each the master, or, while it is down, a slave. Raises TopicNotFound."""
-    def of_group(self, group: str) -> dict[str, str]:
-        """The brokers that may know a group: all where its retry topic is, or, before it has one, all there are."""
     def config(self, broker: str) -> dict[str, str]:
         """All settings of a broker, by RocketMQ's keys."""
     def set_config(

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from pyromq import AdminClient, Consumer, MessageQueue, Producer
-from pyromq.admin.messages.ranges import topic_spans
+from pyromq.admin.messages.ranges import topic_ranges
 from pyromq.admin.messages.tail import Tail
 from pyromq.testing import Cluster
 
@@ -275,8 +275,8 @@ def test_tail_follows_queues_that_the_topic_gets_later(cluster, topic, monkeypat
 
     async def work():
         async with AdminClient(cluster.namesrv) as admin, Producer("makers", client=admin.client) as producer:
-            spans = await topic_spans(admin, topic)
-            async with Tail(admin, spans) as tail, asyncio.timeout(20):
+            ranges = await topic_ranges(admin, topic)
+            async with Tail(admin, ranges) as tail, asyncio.timeout(20):
                 await admin.topics.update(topic, read_queues=5, write_queues=5)
                 new = MessageQueue(topic=topic, broker_name="broker-a", queue_id=4)
                 await producer.send(topic, b"new", queue=new)
@@ -291,8 +291,8 @@ def test_tail_says_once_that_a_broker_fails_and_goes_on(topic):
     async def work():
         async with Cluster() as short, AdminClient(short.namesrv, timeout=1.0) as admin:
             await admin.topics.create(topic, read_queues=4, write_queues=4)
-            spans = await topic_spans(admin, topic)
-            lost = replace(spans, spans=tuple(replace(span, address="127.0.0.1:1") for span in spans.spans))
+            ranges = await topic_ranges(admin, topic)
+            lost = replace(ranges, queues=tuple(replace(part, address="127.0.0.1:1") for part in ranges.queues))
             heard = asyncio.Event()
 
             def trouble(line):

@@ -51,6 +51,18 @@ async def stream(session: Session, fail: bool = False):
     yield Thing("b", 2)
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    colour: Annotated[str | None, typer.Option("--colour")] = None
+    sides: Annotated[int, typer.Option("--sides", min=3)] = 4
+
+
+@reading(app, "shaped", connects=False)
+async def shaped(session: Session, name: Annotated[str, typer.Argument()], shape: Shape, long: bool = False):
+    """A thing with a shape."""
+    return {"name": name, "shape": shape, "long": long}
+
+
 @reading(app, "foreign", connects=False)
 async def foreign(session: Session) -> Listing[Thing]:
     """A thing with letters that few terminals have."""
@@ -89,6 +101,13 @@ def test_common_options_may_stand_before_the_verb(capsys):
     assert common_last(["-n", "x:1", "--yes", "topic", "delete", "a"]) == ["topic", "delete", "a", "-n", "x:1", "--yes"]
     assert common_last(["--output=json", "send", "--", "-n"]) == ["send", "--output=json", "--", "-n"]
     assert common_last(["--help"]) == ["--help"]
+
+
+def test_options_that_verbs_share_are_the_fields_of_a_dataclass(capsys):
+    code, out, _ = run(capsys, "shaped", "a", "--sides", "6", "--long", "-o", "json")
+    assert (code, json.loads(out)) == (0, {"name": "a", "shape": {"colour": None, "sides": 6}, "long": True})
+    assert run(capsys, "shaped", "a", "--sides", "2")[0] == 2
+    assert "--colour" in run(capsys, "shaped", "--help")[1]
 
 
 def test_what_is_missing_is_said_and_changes_the_exit_code(capsys):

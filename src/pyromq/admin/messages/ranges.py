@@ -22,7 +22,7 @@ _EVER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class QueueRange:
     """A part of one queue: offsets from `begin` up to `end`, of these what was stored from `since` to `until`.
 
     Brokers know times only nearly, so the offsets may take in a message too many; the times, in ms, have the last word.
@@ -41,20 +41,20 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class TopicRanges:
     """Parts of the queues of one topic. Those of brokers in `missing` are not known."""
 
     topic: str
-    spans: tuple[Span, ...]
+    queues: tuple[QueueRange, ...]
     missing: tuple[Missing, ...] = ()
 
     @property
     def count(self) -> int:
         """How many messages lie in them, as exactly as brokers know times."""
-        return sum(span.count for span in self.spans)
+        return sum(part.count for part in self.queues)
 
 
-async def topic_spans(
+async def topic_ranges(
     admin: AdminClient,
     topic: str,
     *,
@@ -63,7 +63,7 @@ async def topic_spans(
     begin: datetime | None = None,
     end: datetime | None = None,
     offset: int | None = None,
-) -> Spans:
+) -> TopicRanges:
     """What a topic has, or one of its brokers, or one queue; between two times, or from an offset on.
 
     Raises TopicNotFound, and RouteNotFound for a broker or a queue that the topic has not.
@@ -83,20 +83,22 @@ async def topic_spans(
     first, first_missing = await _at_time(admin, chosen, begin)
     last, last_missing = await _at_time(admin, chosen, end)
     unknown = {each.server: each for each in (*first_missing, *last_missing)}
-    spans = []
+    ranges = []
     for queue, ends in chosen.items():
         if queue.broker_name in addresses and str(queue) not in unknown:
             low = max(ends.min_offset, first.get(queue, ends.min_offset), offset or 0)
             # The message that a broker finds for a time may be the last that is meant.
             high = min(ends.max_offset, last[queue] + 1) if queue in last else ends.max_offset
             since, until = to_millis(begin) if begin else 0, to_millis(end) if end else _EVER
-            spans.append(Span(queue, addresses[queue.broker_name], low, max(low, high), since, until))
-    return Spans(topic, tuple(spans), (*missing, *unknown.values()))
+            ranges.append(QueueRange(queue, addresses[queue.broker_name], low, max(low, high), since, until))
+    return TopicRanges(topic, tuple(ranges), (*missing, *unknown.values()))
 
 
-def last_messages(spans: Spans, count: int) -> Spans:
+def last_messages(ranges: TopicRanges, count: int) -> TopicRanges:
     """Of each queue at most the last `count`: among them are the last `count` of the topic."""
-    return replace(spans, spans=tuple(replace(span, begin=max(span.begin, span.end - count)) for span in spans.spans))
+    return replace(
+        ranges, queues=tuple(replace(part, begin=max(part.begin, part.end - count)) for part in ranges.queues)
+    )
 
 
 async def _at_time(

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from pyromq.client.consumer.subscriptions import Expression
     from pyromq.protocol.message import MessageExt
 
-    from .ranges import Span, Spans
+    from .ranges import QueueRange, TopicRanges
 
 _BATCH = 32
 
 
-async def read_spans(
-    admin: AdminClient, spans: Spans, expression: Expression = ALL
+async def read_ranges(
+    admin: AdminClient, ranges: TopicRanges, expression: Expression = ALL
 ) -> AsyncGenerator[MessageExt, None]:
-    """The messages in these spans, in the order in which they were stored, whichever queue they are in.
+    """The messages in these ranges, in the order in which they were stored, whichever queue they are in.
 
     Of each queue one batch is kept in memory. Raises what asking raises if a broker fails on the way.
     """
     async with AsyncExitStack() as stack:
-        readers = [await stack.enter_async_context(aclosing(_read(admin, span, expression))) for span in spans.spans]
+        readers = [await stack.enter_async_context(aclosing(_read(admin, part, expression))) for part in ranges.queues]
         firsts = await _all_first(readers)
         heads = [_Head(message, number) for number, message in enumerate(firsts) if message is not None]
         heapq.heapify(heads)
@@ -47,15 +47,15 @@ async def read_spans(
 
 
 async def read_last(
-    admin: AdminClient, spans: Spans, count: int, expression: Expression, fits: Callable[[MessageExt], bool]
+    admin: AdminClient, ranges: TopicRanges, count: int, expression: Expression, fits: Callable[[MessageExt], bool]
 ) -> list[MessageExt]:
     """The last messages that fit. The more of them do not fit, the further back one has to look."""
     depth = count
     while True:
-        near = last_messages(spans, depth)
-        async with aclosing(read_spans(admin, near, expression)) as messages:
+        near = last_messages(ranges, depth)
+        async with aclosing(read_ranges(admin, near, expression)) as messages:
             found = [message async for message in messages if fits(message)]
-        if len(found) >= count or near == spans:
+        if len(found) >= count or near == ranges:
             return found[-count:]
         depth *= 8
 
@@ -92,16 +92,16 @@ async def _next(reader: AsyncGenerator[MessageExt, None]) -> MessageExt | None:
     return await anext(reader, None)
 
 
-async def _read(admin: AdminClient, span: Span, expression: Expression) -> AsyncGenerator[MessageExt, None]:
-    offset = span.begin
-    while offset < span.end:
+async def _read(admin: AdminClient, part: QueueRange, expression: Expression) -> AsyncGenerator[MessageExt, None]:
+    offset = part.begin
+    while offset < part.end:
         found = await admin.messages.pull(
-            span.address, span.queue, offset, min(_BATCH, span.end - offset), expression=expression
+            part.address, part.queue, offset, min(_BATCH, part.end - offset), expression=expression
         )
         for message in found.messages:
-            if message.queue_offset >= span.end or message.store_timestamp > span.until:
+            if message.queue_offset >= part.end or message.store_timestamp > part.until:
                 return
-            if message.store_timestamp >= span.since:
+            if message.store_timestamp >= part.since:
                 yield message
         if found.next_offset <= offset:
             return  # there is nothing more, or a broker that leads in circles

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from pyromq.client.consumer.subscriptions import ALL
 from pyromq.errors import PyroMQError
 
-from .ranges import topic_spans
+from .ranges import topic_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyromq.protocol.message import MessageExt
     from pyromq.protocol.message_queue import MessageQueue
 
-    from .ranges import Spans
+    from .ranges import TopicRanges
 
 _HELD = 5.0  # seconds that a broker waits for a message
 _AFTER_TROUBLE = 1.0
@@ -32,31 +32,31 @@ _BATCH = 32
 class Tail:
     """Follows queues of a topic. Each message comes once; no offset is committed.
 
-        async with Tail(admin, await topic_spans(admin, "orders")) as tail:
+        async with Tail(admin, await topic_ranges(admin, "orders")) as tail:
             async for message in tail:
                 ...
 
-    It begins where the spans begin, and has no end. With `new_queues` it follows those, too, that the topic gets later,
-    from their beginning; those of a broker that did not answer in the beginning from where they end then. A broker that
-    fails is asked again, and `trouble` is told; what it stores meanwhile is not lost. Messages of one queue come in its
-    order, those of several as they arrive.
+    It begins where the ranges begin, and has no end. With `new_queues` it follows those, too, that the topic gets
+    later, from their beginning; those of a broker that did not answer in the beginning from where they end then. A
+    broker that fails is asked again, and `trouble` is told; what it stores meanwhile is not lost. Messages of one queue
+    come in its order, those of several as they arrive.
     """
 
     def __init__(
         self,
         admin: AdminClient,
-        spans: Spans,
+        ranges: TopicRanges,
         expression: Expression = ALL,
         trouble: Callable[[str], None] = lambda line: None,
         *,
         new_queues: bool = True,
     ) -> None:
         self._admin = admin
-        self._topic = spans.topic
-        self._begins = {span.queue: span.begin for span in spans.spans}
-        self._since = {span.queue: span.since for span in spans.spans}
-        self._addresses = {span.queue.broker_name: span.address for span in spans.spans}
-        self._silent = {each.server for each in spans.missing}
+        self._topic = ranges.topic
+        self._begins = {part.queue: part.begin for part in ranges.queues}
+        self._since = {part.queue: part.since for part in ranges.queues}
+        self._addresses = {part.queue.broker_name: part.address for part in ranges.queues}
+        self._silent = {each.server for each in ranges.missing}
         self._new_queues = new_queues
         self._expression = expression
         self._trouble = trouble
@@ -116,11 +116,11 @@ class Tail:
             await asyncio.sleep(_NEW_QUEUES)
             try:
                 self._addresses |= await self._admin.brokers.of_topic(self._topic)
-                spans = (await topic_spans(self._admin, self._topic)).spans
+                ranges = (await topic_ranges(self._admin, self._topic)).queues
             except PyroMQError:
                 continue  # whoever is not there is asked by the others, too, and they say so
-            for span in spans:
-                if span.queue not in self._begins:
-                    old = span.queue.broker_name in self._silent
-                    self._begins[span.queue] = span.end if old else span.begin
-                    self._start(self._follow(span.queue))
+            for part in ranges:
+                if part.queue not in self._begins:
+                    old = part.queue.broker_name in self._silent
+                    self._begins[part.queue] = part.end if old else part.begin
+                    self._start(self._follow(part.queue))

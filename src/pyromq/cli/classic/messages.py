@@ -6,8 +6,8 @@ from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from pyromq.admin.messages.ranges import Spans, topic_spans
-from pyromq.admin.messages.reading import read_spans
+from pyromq.admin.messages.ranges import TopicRanges, topic_ranges
+from pyromq.admin.messages.reading import read_ranges
 from pyromq.protocol.message_queue import MessageQueue
 
 from ..failures import CommandFailed, Exit
@@ -61,14 +61,14 @@ async def send_message(session: Session, args: argparse.Namespace) -> None:
     "printMsg", TOPIC, CHARSET, TAGS, BEGIN, END, Opt("d", "printBody", "true (the default) or false."), timeout=None
 )
 async def print_messages(session: Session, args: argparse.Namespace) -> None:
-    spans = await topic_spans(session.admin, args.t, begin=moment(args.b), end=moment(args.e))
-    for span in spans.spans:
-        print(f"minOffset={span.begin}, maxOffset={span.end}, {span.queue}")
-        async with aclosing(read_spans(session.admin, Spans(args.t, (span,)), args.s or "*")) as messages:
+    ranges = await topic_ranges(session.admin, args.t, begin=moment(args.b), end=moment(args.e))
+    for part in ranges.queues:
+        print(f"minOffset={part.begin}, maxOffset={part.end}, {part.queue}")
+        async with aclosing(read_ranges(session.admin, TopicRanges(args.t, (part,)), args.s or "*")) as messages:
             async for message in messages:
                 print(message_line(message, args.c or "UTF-8", with_body=is_true(args.d, default=True)))
         print("-" * 56)
-    session.incomplete(spans.missing)
+    session.incomplete(ranges.missing)
 
 
 @classic(
@@ -86,11 +86,11 @@ async def print_messages(session: Session, args: argparse.Namespace) -> None:
     timeout=None,
 )
 async def print_messages_of_queue(session: Session, args: argparse.Namespace) -> None:
-    spans = await topic_spans(
+    ranges = await topic_ranges(
         session.admin, args.t, broker=args.a, queue_id=args.i, begin=moment(args.b), end=moment(args.e)
     )
     tags: Counter[str] = Counter()
-    async with aclosing(read_spans(session.admin, spans, args.s or "*")) as messages:
+    async with aclosing(read_ranges(session.admin, ranges, args.s or "*")) as messages:
         async for message in messages:
             if is_true(args.p):
                 print(message_line(message, args.c or "UTF-8", with_body=is_true(args.d)))
@@ -121,7 +121,7 @@ async def consume_message(session: Session, args: argparse.Namespace) -> None:
         raise CommandFailed("-i needs the name of the broker, -b", Exit.USAGE)
     if args.o is not None and args.i is None:
         raise CommandFailed("-o needs the queue, -i", Exit.USAGE)
-    spans = await topic_spans(
+    ranges = await topic_ranges(
         session.admin,
         args.t,
         broker=args.b,
@@ -130,13 +130,13 @@ async def consume_message(session: Session, args: argparse.Namespace) -> None:
         end=moment(args.e),
         offset=args.o,
     )
-    for span in spans.spans:
-        if not span.count or not left:
+    for part in ranges.queues:
+        if not part.count or not left:
             continue
-        if span.count > left:
-            print(f"The older {left} message of the {span.queue.queue_id} queue will be provided")
+        if part.count > left:
+            print(f"The older {left} message of the {part.queue.queue_id} queue will be provided")
         print("Consume ok")
-        async with aclosing(read_spans(session.admin, Spans(args.t, (span,)))) as messages:
+        async with aclosing(read_ranges(session.admin, TopicRanges(args.t, (part,)))) as messages:
             async for message in messages:
                 print(message_line(message, "UTF-8", with_body=True))
                 left -= 1

@@ -12,7 +12,7 @@ import typer
 
 from pyromq.admin.listing import Listing
 from pyromq.admin.messages.ranges import last_messages
-from pyromq.admin.messages.reading import read_spans
+from pyromq.admin.messages.reading import read_ranges
 from pyromq.admin.messages.sending import Pace
 from pyromq.errors import PyroMQError
 
@@ -118,14 +118,14 @@ async def bench_consume(
 
     Example: pyromq bench consume orders
     """
-    spans = await chosen(session, topic)
-    if not spans.count:
+    ranges = await chosen(session, topic)
+    if not ranges.count:
         raise CommandFailed(f"topic {topic} has no messages; `pyromq bench send {topic}` makes some", Exit.NOT_FOUND)
-    per_queue = -(-count // max(1, sum(1 for span in spans.spans if span.count)))
-    near = last_messages(spans, per_queue)
+    per_queue = -(-count // max(1, sum(1 for part in ranges.queues if part.count)))
+    near = last_messages(ranges, per_queue)
     number = size = 0
     began = time.perf_counter()
-    async with aclosing(read_spans(session.admin, near)) as messages:
+    async with aclosing(read_ranges(session.admin, near)) as messages:
         async for message in messages:
             number += 1
             size += len(message.body)

@@ -17,8 +17,7 @@ from ..failures import CommandFailed, Exit, nearest
 from ..parameters import ClusterName, Place, pairs_of
 from ..session import Session
 from ..verbs import changing, new_app, reading, run_app
-from .changes import Change, SettingChange, changes
-from .server_settings import compared, note_unknown, shown
+from .changes import Change, SettingChange, changes, compared, note_unknown, shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

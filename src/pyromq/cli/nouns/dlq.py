@@ -39,7 +39,7 @@ from .message.rows import body_of, cell_of, encoded
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from pyromq.admin.messages.ranges import Spans
+    from pyromq.admin.messages.ranges import TopicRanges
     from pyromq.protocol.message import MessageExt
 
     from .message.options import Wanted
@@ -98,11 +98,11 @@ async def show(
     Example: pyromq dlq show billing
     """
     want = wanted(which)
-    spans = await _letters(session, group, part)
+    ranges = await _letters(session, group, part)
     if last is not None:
-        spans = last_messages(spans, last)
+        ranges = last_messages(ranges, last)
     count = 0
-    async with aclosing(_reading(session, spans, want)) as messages:
+    async with aclosing(_reading(session, ranges, want)) as messages:
         async for message in messages:
             if limit and count == limit:
                 session.note(f"there are more than {limit}; --limit 0 shows all, --last the last")
@@ -131,9 +131,9 @@ async def redrive_letters(
     Example: pyromq dlq redrive billing --yes
     """
     want = wanted(which)
-    spans = await _letters(session, group, part)
+    ranges = await _letters(session, group, part)
     chosen_ids = set(ids or ())
-    async with aclosing(_reading(session, spans, want)) as messages:
+    async with aclosing(_reading(session, ranges, want)) as messages:
         total = 0
         async for message in messages:
             total += not chosen_ids or bool(chosen_ids & _names(message))
@@ -147,7 +147,7 @@ async def redrive_letters(
     done = failed = 0
     spoke = time.monotonic()
     async with (
-        aclosing(_chosen_letters(session, spans, want, chosen_ids, total)) as letters,
+        aclosing(_chosen_letters(session, ranges, want, chosen_ids, total)) as letters,
         aclosing(redrive(session.admin, letters, to=to, rate=rate)) as outcomes,
     ):
         async for outcome in outcomes:
@@ -168,11 +168,11 @@ async def export(session: Session, group: Group, file: ToFile, part: Part, to: A
 
     Example: pyromq dlq export billing -f dead.ndjson
     """
-    spans = await _letters(session, group, part)
+    ranges = await _letters(session, group, part)
     try:
-        await write_messages(session, spans, wanted(Filter()), file, to)
+        await write_messages(session, ranges, wanted(Filter()), file, to)
     except NoPermission as exc:
-        raise _unreadable(spans.topic) from exc
+        raise _unreadable(ranges.topic) from exc
 
 
 @changing(app, "purge", timeout=10.0)
@@ -181,16 +181,16 @@ async def purge(session: Session, group: Group) -> Listing[Change] | None:
 
     Example: pyromq dlq purge billing --yes
     """
-    spans = await _letters(session, group)
-    places = [row.broker for row in (await topic_route(session.admin, spans.topic)).rows]
-    what = f"delete {spans.count} dead letters of group {group} on {', '.join(places)}"
+    ranges = await _letters(session, group)
+    places = [row.broker for row in (await topic_route(session.admin, ranges.topic)).rows]
+    what = f"delete {ranges.count} dead letters of group {group} on {', '.join(places)}"
     if not session.agreed(what, dangerous=True):
         return None
-    await session.admin.topics.delete(spans.topic)
-    return changes(spans.topic, "deleted", places)
+    await session.admin.topics.delete(ranges.topic)
+    return changes(ranges.topic, "deleted", places)
 
 
-async def _letters(session: Session, group: str, part: Part = ALL) -> Spans:
+async def _letters(session: Session, group: str, part: Part = ALL) -> TopicRanges:
     topic = dead_letter_topic(group)
     try:
         return await chosen(session, topic, part)
@@ -203,20 +203,20 @@ async def _letters(session: Session, group: str, part: Part = ALL) -> Spans:
         ) from exc
 
 
-async def _reading(session: Session, spans: Spans, want: Wanted) -> AsyncGenerator[MessageExt, None]:
+async def _reading(session: Session, ranges: TopicRanges, want: Wanted) -> AsyncGenerator[MessageExt, None]:
     try:
-        async with aclosing(matching(session, spans, want)) as messages:
+        async with aclosing(matching(session, ranges, want)) as messages:
             async for message in messages:
                 yield message
     except NoPermission as exc:
-        raise _unreadable(spans.topic) from exc
+        raise _unreadable(ranges.topic) from exc
 
 
 async def _chosen_letters(
-    session: Session, spans: Spans, want: Wanted, ids: set[str], count: int
+    session: Session, ranges: TopicRanges, want: Wanted, ids: set[str], count: int
 ) -> AsyncGenerator[MessageExt, None]:
     left = count
-    async with aclosing(_reading(session, spans, want)) as messages:
+    async with aclosing(_reading(session, ranges, want)) as messages:
         async for message in messages:
             if ids and not ids & _names(message):
                 continue

@@ -12,8 +12,7 @@ from pyromq.client.admin.fan_out import partly
 from ..parameters import pairs_of
 from ..session import Session
 from ..verbs import changing, new_app, reading, run_app
-from .changes import Change, SettingChange, changes
-from .server_settings import compared, note_unknown, shown
+from .changes import Change, SettingChange, changes, compared, note_unknown, shown
 
 app = new_app("Name servers that run: settings and keys. Without a verb `pyromq namesrv` runs one.")
 config = new_app("The settings of name servers.")

@@ -41,10 +41,6 @@ class BrokerAdmin:
         """The brokers of a topic, by name: of each the master, or, while it is down, a slave. Raises TopicNotFound."""
         return await self._addresses.serving(topic)
 
-    async def of_group(self, group: str) -> dict[str, str]:
-        """The brokers that may know a group: all where its retry topic is, or, before it has one, all there are."""
-        return await self._addresses.serving_group(group)
-
     async def config(self, broker: str) -> dict[str, str]:
         """All settings of a broker, by RocketMQ's keys."""
         address = await self._addresses.address(broker)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -11,6 +12,7 @@ from tests.integration.client.admin.stage import name_server_for
 from tests.integration.client.cluster_kit import Spy
 
 from pyromq.client.admin import Account, Acl, AdminClient, Policy, PolicyEntry, User
+from pyromq.client.admin.fan_out import within
 from pyromq.errors import (
     BrokerError,
     ConnectFailed,
@@ -47,6 +49,27 @@ async def test_a_setting_is_changed_on_all_brokers(cluster, admin):
         await admin.brokers.set_config({"brokerConfigPath": "x"}, brokers="broker-a")
     with pytest.raises(RouteNotFound):
         await admin.brokers.config("broker-z")
+
+
+async def test_a_deadline_ends_a_change_with_who_made_it_and_who_is_silent(cluster, admin):
+    """Before, everything ended in a bare TimeoutError, and nobody knew which broker had the setting."""
+
+    async def say_nothing(reader, writer):
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+        silent = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(PartialFailure) as caught:
+            async with within(0.2):
+                await admin.brokers.set_config({"fileReservedTime": "12"}, brokers=["broker-a", silent])
+        [(who, error)] = caught.value.failures
+        assert (caught.value.done, who) == ((cluster.address(),), silent)
+        assert str(error) == f"{silent}: no answer within 0.2 s"
+        await admin.client.close()
+    assert (await cluster.peer.ask(cluster.address(), RequestCode.GET_BROKER_CONFIG)).body_bytes.count(
+        b"fileReservedTime=12"
+    )
 
 
 async def test_the_figures_of_a_broker(cluster, admin, topic):

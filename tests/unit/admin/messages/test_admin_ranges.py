@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.admin.messages.ranges import Span, Spans, last_messages, parse_place, place_of
+from pyromq.admin.messages.ranges import QueueRange, TopicRanges, last_messages, parse_place, place_of
 from pyromq.admin.messages.sending import Pace
 from pyromq.protocol.message_queue import MessageQueue
 
 
-def span(queue_id, begin, end):
-    return Span(MessageQueue(topic="orders", broker_name="broker-a", queue_id=queue_id), "127.0.0.1:1", begin, end)
+def part(queue_id, begin, end):
+    return QueueRange(
+        MessageQueue(topic="orders", broker_name="broker-a", queue_id=queue_id), "127.0.0.1:1", begin, end
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,9 +37,9 @@ def test_a_place_is_written_as_it_is_read():
 
 
 def test_the_last_messages_are_the_ends_of_all_queues():
-    spans = Spans("orders", (span(0, 0, 100), span(1, 5, 7), span(2, 3, 3)))
-    assert spans.count == 102
-    assert [(each.begin, each.end) for each in last_messages(spans, 10).spans] == [(90, 100), (5, 7), (3, 3)]
+    ranges = TopicRanges("orders", (part(0, 0, 100), part(1, 5, 7), part(2, 3, 3)))
+    assert ranges.count == 102
+    assert [(each.begin, each.end) for each in last_messages(ranges, 10).queues] == [(90, 100), (5, 7), (3, 3)]
 
 
 def test_a_pace_spreads_what_comes_at_once():

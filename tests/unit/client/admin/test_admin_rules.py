@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from pyromq.client.admin import order_conf
-from pyromq.client.admin.addresses import addresses_in
+from pyromq.client.admin.addresses import Replica, addresses_in, brokers_in, masters_in, replicas
 from pyromq.client.admin.config_text import config_from, config_text
 from pyromq.client.admin.messages import earliest
 from pyromq.client.admin.offsets import goal
-from pyromq.client.admin.progress import progress_of
+from pyromq.client.admin.progress import progress_of, progress_of_groups
 from pyromq.client.admin.times import from_millis, to_millis
 from pyromq.errors import LocalProtocolError, RemoteProtocolError, RouteNotFound
-from pyromq.protocol.bodies import BrokerData, ClusterInfo, ConsumeStats, OffsetWrapper
+from pyromq.protocol.bodies import BrokerData, ClusterInfo, ConsumeStats, ConsumeStatsList, OffsetWrapper
 from pyromq.protocol.command import Command
 from pyromq.protocol.ids import UniqKeys
 from pyromq.protocol.message_queue import MessageQueue
@@ -126,6 +126,26 @@ def test_a_cluster_without_a_master_is_nowhere(cluster):
     assert cluster in str(caught.value)
 
 
+def test_questions_go_to_masters_and_without_one_to_a_slave():
+    assert brokers_in(cluster_info()) == {"a": "a:1", "b": "b:1", "d": "d:2"}
+    assert brokers_in(cluster_info(), "c2") == {"d": "d:2"}
+    assert masters_in(cluster_info()) == {"a": "a:1", "b": "b:1"}
+    assert masters_in(cluster_info(), "c2") == {}
+
+
+def test_every_process_of_a_broker_is_known_by_cluster_name_and_id():
+    assert replicas(cluster_info()) == [
+        Replica("c1", "a", 0, "a:1"),
+        Replica("c1", "b", 0, "b:1"),
+        Replica("c1", "b", 1, "b:2"),
+        Replica("c2", "d", 1, "d:2"),
+    ]
+    assert [each.address for each in replicas(cluster_info(), "c2")] == ["d:2"]
+    for question in (replicas, brokers_in, masters_in):
+        with pytest.raises(RouteNotFound, match="there is no cluster c3; there are: c1, c2"):
+            question(cluster_info(), "c3")
+
+
 # Progress
 
 
@@ -146,6 +166,22 @@ def test_the_answers_of_several_brokers_are_one_table():
         (None, None),
         ("c1", datetime(2026, 11, 15, 4, tzinfo=UTC) + timedelta(milliseconds=999)),
     ]
+
+
+def test_what_brokers_say_of_all_groups_is_a_table_for_each():
+    def offsets(end, at, pulled=0):
+        return OffsetWrapper(broker_offset=end, consumer_offset=at, pull_offset=pulled)
+
+    first = ConsumeStats(consume_tps=1.0, offset_table={queue(): offsets(9, 4, pulled=6)})
+    second = ConsumeStats(consume_tps=2.0, offset_table={queue(broker="b"): offsets(5, 5)})
+    found = progress_of_groups(
+        [
+            ConsumeStatsList(consume_stats_list=[{"g": [first]}, {"h": [second]}]),
+            ConsumeStatsList(consume_stats_list=[{"g": [second]}]),
+        ]
+    )
+    assert {group: (progress.lag, progress.tps) for group, progress in found.items()} == {"g": (5, 3.0), "h": (0, 2.0)}
+    assert {row.queue.broker_name: row.in_flight for row in found["g"].rows} == {"broker-a": 2, "b": -5}
 
 
 # Settings as text

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyromq.admin.messages.ranges import place_of
-from pyromq.admin.messages.reading import read_spans
+from pyromq.admin.messages.reading import read_ranges
 from pyromq.errors import ConfigError
 from pyromq.protocol import properties as props
 from pyromq.protocol.message import Message
@@ -39,7 +39,7 @@ from .sending import Sent, send_all, summary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyromq.admin.messages.ranges import Spans
+    from pyromq.admin.messages.ranges import TopicRanges
     from pyromq.protocol.message import MessageExt
 
     from .options import Wanted
@@ -78,43 +78,45 @@ async def export(
 
 
 async def write_messages(
-    session: Session, spans: Spans, want: Wanted, file: Path, form: Form | None, limit: int = 0
+    session: Session, ranges: TopicRanges, want: Wanted, file: Path, form: Form | None, limit: int = 0
 ) -> None:
     """Write what is wanted to a file; on a failure a new file is taken away again."""
     form = form or _form_of(file)
     if str(file) == "-":
         if form is Form.parquet:
             raise CommandFailed("Parquet needs a file that one can go back in, not stdout", Exit.USAGE)
-        await _write_text(session, spans, want, Output(form.value), limit)
+        await _write_text(session, ranges, want, Output(form.value), limit)
         return
     part = file.with_name(file.name + ".part")
     try:
         if form is Form.parquet:
-            count = await _write_parquet(session, spans, want, part, limit)
+            count = await _write_parquet(session, ranges, want, part, limit)
         else:
             with part.open("w", encoding="utf-8", newline="") as target, redirect_stdout(target):
-                count = await _write_text(session, spans, want, Output(form.value), limit)
+                count = await _write_text(session, ranges, want, Output(form.value), limit)
         part.replace(file)
     except OSError as exc:
         raise ConfigError(f"it cannot be written: {exc.strerror}", str(file)) from exc
     finally:
         part.unlink(missing_ok=True)
-    session.note(f"wrote {count} messages of {spans.topic} to {file}")
+    session.note(f"wrote {count} messages of {ranges.topic} to {file}")
 
 
-async def _write_text(session: Session, spans: Spans, want: Wanted, output: Output, limit: int) -> int:
+async def _write_text(session: Session, ranges: TopicRanges, want: Wanted, output: Output, limit: int) -> int:
     stream = Printer(output).stream(MessageRow)
-    return await _write(session, spans, want, limit, lambda message: stream.row(message_row(message, output)))
+    return await _write(session, ranges, want, limit, lambda message: stream.row(message_row(message, output)))
 
 
-async def _write_parquet(session: Session, spans: Spans, want: Wanted, part: Path, limit: int) -> int:
+async def _write_parquet(session: Session, ranges: TopicRanges, want: Wanted, part: Path, limit: int) -> int:
     with _parquet().ParquetMessages(part) as file:
-        return await _write(session, spans, want, limit, file.add)
+        return await _write(session, ranges, want, limit, file.add)
 
 
-async def _write(session: Session, spans: Spans, want: Wanted, limit: int, write: Callable[[MessageExt], None]) -> int:
+async def _write(
+    session: Session, ranges: TopicRanges, want: Wanted, limit: int, write: Callable[[MessageExt], None]
+) -> int:
     count, spoke = 0, time.monotonic()
-    async with aclosing(read_spans(session.admin, spans, want.expression)) as messages:
+    async with aclosing(read_ranges(session.admin, ranges, want.expression)) as messages:
         async for message in messages:
             if want.fits(message):
                 write(message)
@@ -123,7 +125,7 @@ async def _write(session: Session, spans: Spans, want: Wanted, limit: int, write
                     break
             if time.monotonic() - spoke > _PROGRESS:
                 spoke = time.monotonic()
-                session.note(f"{count} of about {spans.count} messages so far")
+                session.note(f"{count} of about {ranges.count} messages so far")
     return count
 
 

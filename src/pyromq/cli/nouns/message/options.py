@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.admin.messages.ranges import parse_place, topic_spans
-from pyromq.admin.messages.reading import read_spans
+from pyromq.admin.messages.ranges import parse_place, topic_ranges
+from pyromq.admin.messages.reading import read_ranges
 
 from ...failures import CommandFailed, Exit
 from ...parameters import pairs_of
@@ -21,7 +21,7 @@ from ...verbs import new_app
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from pyromq.admin.messages.ranges import Spans
+    from pyromq.admin.messages.ranges import TopicRanges
     from pyromq.client.consumer.subscriptions import Expression
     from pyromq.protocol.message import MessageExt
 
@@ -128,13 +128,13 @@ def moment(text: str | None) -> datetime | None:
     return None if text is None else parse_time(text, datetime.now().astimezone())
 
 
-async def chosen(session: Session, topic: str, part: Part = ALL, offset: int | None = None) -> Spans:
+async def chosen(session: Session, topic: str, part: Part = ALL, offset: int | None = None) -> TopicRanges:
     """The part of a topic that the options mean; says which brokers are missing."""
     broker: str | None = part.queue
     queue_id = None
     if part.queue is not None and ":" in part.queue:
         broker, queue_id = queue_of(part.queue)
-    spans = await topic_spans(
+    ranges = await topic_ranges(
         session.admin,
         topic,
         broker=broker,
@@ -143,13 +143,13 @@ async def chosen(session: Session, topic: str, part: Part = ALL, offset: int | N
         end=moment(part.end),
         offset=offset,
     )
-    session.incomplete(spans.missing)
-    return spans
+    session.incomplete(ranges.missing)
+    return ranges
 
 
-async def matching(session: Session, spans: Spans, want: Wanted) -> AsyncGenerator[MessageExt, None]:
+async def matching(session: Session, ranges: TopicRanges, want: Wanted) -> AsyncGenerator[MessageExt, None]:
     """The messages that are wanted, in the order of storing."""
-    async with aclosing(read_spans(session.admin, spans, want.expression)) as messages:
+    async with aclosing(read_ranges(session.admin, ranges, want.expression)) as messages:
         async for message in messages:
             if want.fits(message):
                 yield message

@@ -14,7 +14,7 @@ import typer
 
 from pyromq.admin.listing import Listing
 from pyromq.admin.messages.ranges import last_messages
-from pyromq.admin.messages.reading import read_last, read_spans
+from pyromq.admin.messages.reading import read_last, read_ranges
 from pyromq.admin.messages.tail import Tail
 from pyromq.client.admin.times import from_millis
 
@@ -54,14 +54,14 @@ async def list_messages(
     Example: pyromq message list orders --begin -15m --tag paid
     """
     want = wanted(which)
-    spans = await chosen(session, topic, part, offset)
+    ranges = await chosen(session, topic, part, offset)
     output = session.printer.output
     if last is not None:
-        for message in await read_last(session.admin, spans, last, want.expression, want.fits):
+        for message in await read_last(session.admin, ranges, last, want.expression, want.fits):
             yield message_row(message, output)
         return
     count = 0
-    async with aclosing(matching(session, spans, want)) as messages:
+    async with aclosing(matching(session, ranges, want)) as messages:
         async for message in messages:
             if limit and count == limit:
                 session.note(f"there are more than {limit}; --limit 0 shows all, --last the last")
@@ -101,14 +101,14 @@ async def count_messages(
     Example: pyromq message count orders --by tag
     """
     want = wanted(which)
-    spans = await chosen(session, topic, part)
+    ranges = await chosen(session, topic, part)
     if by in (None, By.queue) and not (which or part.begin or part.end):
         if by is None:
-            return Listing.make(Count, [Count(topic, spans.count)])
-        rows = [Count(f"{span.queue.broker_name}:{span.queue.queue_id}", span.count) for span in spans.spans]
-        return Listing.make(Count, rows, summary=f"{spans.count} messages")
+            return Listing.make(Count, [Count(topic, ranges.count)])
+        rows = [Count(f"{each.queue.broker_name}:{each.queue.queue_id}", each.count) for each in ranges.queues]
+        return Listing.make(Count, rows, summary=f"{ranges.count} messages")
     counts: Counter[str] = Counter()
-    async with aclosing(matching(session, spans, want)) as messages:
+    async with aclosing(matching(session, ranges, want)) as messages:
         async for message in messages:
             counts.update(_what(message, by, topic))
     if by is None:
@@ -154,14 +154,14 @@ async def tail(
     Example: pyromq message tail orders --grep 4711
     """
     want = wanted(which)
-    spans = await chosen(session, topic, Part(begin, None, queue))
+    ranges = await chosen(session, topic, Part(begin, None, queue))
     if last is not None:
-        spans = last_messages(spans, last)
+        ranges = last_messages(ranges, last)
     elif begin is None:
-        spans = replace(spans, spans=tuple(replace(span, begin=span.end) for span in spans.spans))
+        ranges = replace(ranges, queues=tuple(replace(part, begin=part.end) for part in ranges.queues))
     ends_at = None if seconds is None else asyncio.get_running_loop().time() + seconds
     shown = 0
-    async with Tail(session.admin, spans, want.expression, session.note, new_queues=queue is None) as messages:
+    async with Tail(session.admin, ranges, want.expression, session.note, new_queues=queue is None) as messages:
         while not count or shown < count:
             try:
                 async with asyncio.timeout_at(ends_at):
@@ -197,7 +197,7 @@ async def consume(
     Example: pyromq message consume orders --group billing --count 10
     """
     want = wanted(Filter(tag, sql))
-    spans = await chosen(session, topic, part, offset)
+    ranges = await chosen(session, topic, part, offset)
     output = session.printer.output
     if group is not None:
         if part != Part() or offset is not None:
@@ -207,7 +207,7 @@ async def consume(
                 yield message_row(message, output)
         return
     shown = 0
-    async with aclosing(read_spans(session.admin, spans, want.expression)) as messages:
+    async with aclosing(read_ranges(session.admin, ranges, want.expression)) as messages:
         async for message in messages:
             yield message_row(message, output)
             shown += 1
