@@ -1,7 +1,7 @@
 """Operations for people, as functions on an AdminClient that give typed values: what the CLI and the dashboard show.
 
     listing     Listing: rows of several servers, and who is missing
-    names       what a name says: topics and groups of people, RocketMQ's own
+    topic_kinds what the name of a topic says: people's, a retry topic, RocketMQ's own
     topics      which there are, where, how big; `traffic` of all of them, and `live` rates out of looks at offsets
     groups/     lag, members, moving a group, signs of trouble
     messages/   which are meant, reading and following them, sending many, dead letters, traces

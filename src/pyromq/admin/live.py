@@ -20,7 +20,7 @@ from pyromq.client.admin.fan_out import fan_out
 from pyromq.client.admin.progress import progress_of_groups
 from pyromq.protocol.names import is_system_group
 
-from .names import TopicKind, names_of_servers, topic_kind
+from .topic_kinds import TopicKind, names_of_servers, topic_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.permissions import PERM_READ, PERM_WRITE
 
 from .listing import Listing
-from .names import TopicKind, names_of_servers, topic_kind
+from .topic_kinds import TopicKind, names_of_servers, topic_kind
 
 if TYPE_CHECKING:
     from pyromq.client.admin import AdminClient

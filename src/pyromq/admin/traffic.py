@@ -11,7 +11,7 @@ from pyromq.client.admin.progress import progress_of_groups
 from pyromq.errors import ServerError
 
 from .listing import Listing
-from .names import TopicKind, names_of_servers, topic_kind
+from .topic_kinds import TopicKind, names_of_servers, topic_kind
 
 if TYPE_CHECKING:
     from pyromq.client.admin import AdminClient

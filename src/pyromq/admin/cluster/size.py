@@ -11,7 +11,7 @@ from pyromq.errors import PyroMQError, ServerError
 from pyromq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, is_system_group
 from pyromq.protocol.versions import version_name
 
-from ..names import TopicKind, names_of_servers, topic_kind
+from ..topic_kinds import TopicKind, names_of_servers, topic_kind
 from ..traffic import of_a_day
 from .brokers import number, out_tps
 

@@ -17,7 +17,7 @@ from pyromq.protocol.bodies import SubscriptionGroupConfig
 from pyromq.protocol.names import is_system_group
 
 from ..groups import settings as group_settings
-from ..names import TopicKind, names_of_servers, topic_kind
+from ..topic_kinds import TopicKind, names_of_servers, topic_kind
 from ..topics import perm_text
 from .apply import GroupWish, TopicWish, Wishes, ordered_topics, with_order
 

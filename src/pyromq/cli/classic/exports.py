@@ -16,7 +16,7 @@ import msgspec
 
 from pyromq.admin.cluster.settings import cluster_configs
 from pyromq.admin.cluster.size import cluster_size
-from pyromq.admin.names import TopicKind, names_of_servers, topic_kind
+from pyromq.admin.topic_kinds import TopicKind, names_of_servers, topic_kind
 from pyromq.client.admin.addresses import brokers_in
 from pyromq.protocol.command import PROTOCOL_VERSION
 from pyromq.protocol.names import is_system_group

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pyromq.admin.names import TopicKind, topic_kind
+from pyromq.admin.topic_kinds import TopicKind, topic_kind
 from pyromq.admin.traffic import stats_all
 from pyromq.client.admin import order_conf
 from pyromq.client.admin.fan_out import fan_out, partly

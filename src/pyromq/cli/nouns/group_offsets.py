@@ -15,7 +15,7 @@ import typer
 from pyromq.admin.groups.lag import group_lag
 from pyromq.admin.groups.reset import Goal, Move, apply_plan, reset_plan
 from pyromq.admin.listing import Listing
-from pyromq.admin.names import TopicKind, topic_kind
+from pyromq.admin.topic_kinds import TopicKind, topic_kind
 from pyromq.errors import ConfigError, StateError
 from pyromq.protocol.message_queue import MessageQueue
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pyromq.admin.listing import Listing
-from pyromq.admin.names import TopicKind
+from pyromq.admin.topic_kinds import TopicKind
 from pyromq.admin.topics import topic_details, topic_list, topic_route, topic_settings, topic_stats
 from pyromq.admin.traffic import stats_all
 from pyromq.errors import ConfigError, QueryNotFound

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyromq.admin.groups.members import InspectedClient, subscription_mismatch
 from pyromq.admin.groups.reset import Goal, Move, _move, _target
-from pyromq.admin.names import TopicKind, topic_kind
+from pyromq.admin.topic_kinds import TopicKind, topic_kind
 from pyromq.protocol.bodies import TopicOffset
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.names import is_system_group
