@@ -2,16 +2,19 @@
 
     main.py          knows every noun by name and a sentence (`NOUNS`), imports the one that is meant
     verbs.py         makes verbs: `new_app`, `reading`, `changing`, `run_app`, and the options that all verbs have
-    parameters.py    arguments that many verbs take: `Topic`, `Group`, `ClusterName`, ...
-    session.py       what a verb is given: `session.admin`, `note`, `agreed`, `show`
+    parameters.py    arguments that many verbs take: `Topic`, `Group`, `Place`, ...
+    session.py       what a verb is given: `session.admin`, `note`, `agreed`, `show`, `incomplete`
     execution.py     connects, keeps the deadline, prints, ends every error in one line and an exit code
     output.py        rows as table, json, ndjson, csv, yaml or name
     failures.py      the exit codes
+    nouns/           the nouns, `pyromq topic` in topic.py
+    classic/         the subcommands of `mqadmin`
+    servers/         `pyromq up`, `broker` and `namesrv`, which run servers
 
 How a noun is written:
 
     from pyromq.admin.listing import Listing
-    from pyromq.admin.topics import topic_list
+    from pyromq.admin.topics import topic_list            # operations are functions in pyromq.admin
 
     app = new_app("What topics there are, and making them.")
 

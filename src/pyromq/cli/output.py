@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from .times import show_time, show_time_for_programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
 _UNKNOWN = "-"
 _PLAIN_YAML = re.compile(r"[A-Za-z_/%][A-Za-z0-9_./%@-]*", re.ASCII)
@@ -138,6 +140,17 @@ class Stream:
             self._right = [_is_number([value]) for value in values]
             _say(self._printer.headline(aligned([heading(name) for name in self._names], self._widths, self._right)))
         _say(aligned(cells, self._widths, self._right))
+
+
+@contextmanager
+def whole_file(file: Path) -> Iterator[Path]:
+    """A file to write to that becomes `file` at the end, unless something fails: it is never half written."""
+    part = file.with_name(file.name + ".part")
+    try:
+        yield part
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def heading(name: str) -> str:

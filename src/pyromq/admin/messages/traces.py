@@ -47,12 +47,22 @@ class TraceEvent:
     request: str | None = field(default=None, metadata={"hidden": True})
 
 
-async def trace_of(admin: AdminClient, name: str, topic: str = TRACE_TOPIC) -> Listing[TraceEvent]:
+async def trace_of(
+    admin: AdminClient,
+    name: str,
+    topic: str = TRACE_TOPIC,
+    *,
+    limit: int = 64,
+    begin: datetime | None = None,
+    end: datetime | None = None,
+) -> Listing[TraceEvent]:
     """What was done with the message of this id, or with all that have it as a key; in the order of time.
+
+    `limit` is for each broker; `begin` and `end` are about when the traces were stored.
 
     Raises NoMessage if nothing of it was traced, and TopicNotFound if nothing is traced at all.
     """
-    messages, missing = await partly(admin.messages.by_key(topic, name))
+    messages, missing = await partly(admin.messages.by_key(topic, name, limit=limit, begin=begin, end=end))
     rows = events(messages, name)
     return Listing.make(TraceEvent, rows, missing)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -87,6 +88,14 @@ def read_configs(name: str, kind: type[T]) -> list[T]:
         raise CommandFailed(f"{name} cannot be read: {exc.strerror}", Exit.USAGE) from exc
     except RemoteProtocolError as exc:
         raise CommandFailed(f"{name}: {exc}", Exit.USAGE) from exc
+
+
+def write_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a file where mqadmin writes it. Anybody may have made that folder, and a link in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    with os.fdopen(file, "wb") as target:
+        target.write(data)
 
 
 def moment(text: str | None) -> datetime | None:

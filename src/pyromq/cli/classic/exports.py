@@ -7,7 +7,6 @@ For what can be applied again there is `pyromq export`.
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from pyromq.protocol.names import is_system_group
 from pyromq.protocol.versions import version_name
 
 from ..failures import CommandFailed, Exit
-from .commands import BROKER_ADDR, CLUSTER, Opt, classic, place_of
+from .commands import BROKER_ADDR, CLUSTER, Opt, classic, place_of, write_file
 
 if TYPE_CHECKING:
     import argparse
@@ -187,11 +186,7 @@ def _write(folder: str | None, name: str, document: Mapping[str, Any]) -> None:
     path = Path(folder or _FOLDER) / name
     text = json.dumps(document, indent="\t", separators=(",", ":"), ensure_ascii=False)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Anybody may have made this folder, and a link in it.
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-        with os.fdopen(file, "w", encoding="utf-8") as target:
-            target.write(text)
+        write_file(path, text.encode())
     except OSError as exc:
         raise CommandFailed(f"{path} cannot be written: {exc.strerror}", Exit.USAGE) from exc
     print(f"export {path} success")

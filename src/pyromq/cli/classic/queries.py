@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from datetime import datetime, timedelta
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyromq.admin.messages.dead_letters import redrive
-from pyromq.admin.messages.traces import events
+from pyromq.admin.messages.traces import trace_of
 from pyromq.client.admin.fan_out import partly
 from pyromq.client.admin.times import EPOCH
 from pyromq.protocol.message_queue import MessageQueue
@@ -18,7 +17,7 @@ from pyromq.protocol.names import TRACE_TOPIC
 
 from ..failures import CommandFailed, Exit
 from ..nouns.message.rows import body_of, host
-from .commands import TOPIC, Opt, classic
+from .commands import TOPIC, Opt, classic, write_file
 from .java_text import bool_text, is_true, map_text, millis_text, seconds_text
 
 if TYPE_CHECKING:
@@ -179,11 +178,7 @@ def _kept(name: str, body: bytes) -> str:
     folder = Path(tempfile.gettempdir()) / "rocketmq" / "msgbodys"
     path = folder / re.sub(r"[^0-9A-Za-z]", "_", name)[:100]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Anybody may have made this folder, and a link in it.
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(file, "wb") as target:
-            target.write(body)
+        write_file(path, body, mode=0o600)
     except OSError as exc:
         return f"not written: {exc.strerror}"
     return str(path)
@@ -216,25 +211,21 @@ def _when(millis: int | None) -> datetime | None:
     Opt("c", "maxNum", "At most so many.", kind=int),
 )
 async def query_trace(session: Session, args: argparse.Namespace) -> None:
-    found, missing = await partly(
-        session.admin.messages.by_key(
-            args.t or TRACE_TOPIC, args.i, limit=args.c or 64, begin=_when(args.b), end=_when(args.e)
-        )
-    )
-    rows = events(found, args.i)
-    for row in rows:
+    topic, limit = args.t or TRACE_TOPIC, args.c or 64
+    found = await trace_of(session.admin, args.i, topic, limit=limit, begin=_when(args.b), end=_when(args.e))
+    for row in found.rows:
         if row.event == "publish":
             print(_TRACE.format("#Type", "#ProducerGroup", "#ClientHost", "#SendTime", "#CostTimes", "#Status"))
             print(_trace_line("Pub", row))
             print()
-    consumed = [row for row in rows if row.event == "consume" and row.status is not None]
+    consumed = [row for row in found.rows if row.event == "consume" and row.status is not None]
     for group in dict.fromkeys(row.group for row in consumed):
         print(_TRACE.format("#Type", "#ConsumerGroup", "#ClientHost", "#ConsumerTime", "#CostTimes", "#Status"))
         for row in consumed:
             if row.group == group:
                 print(_trace_line("Sub", row))
         print()
-    session.incomplete(missing)
+    session.incomplete(found.missing)
 
 
 def _trace_line(kind: str, row: TraceEvent) -> str:

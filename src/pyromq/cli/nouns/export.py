@@ -13,7 +13,7 @@ from pyromq.admin.cluster.size import cluster_size
 from pyromq.admin.manifest.export import cluster_metadata
 
 from ..failures import CommandFailed, Exit
-from ..output import Output, Printer
+from ..output import Output, Printer, whole_file
 from ..parameters import ClusterName
 from ..session import Session
 from ..verbs import new_app, reading, run_app
@@ -81,13 +81,9 @@ def write_document(session: Session, document: Mapping[str, Any], file: Path, wh
     if file == STDOUT:
         printer.record(document)
         return
-    part = file.with_name(file.name + ".part")
     try:
-        with part.open("w", encoding="utf-8") as target, redirect_stdout(target):
+        with whole_file(file) as part, part.open("w", encoding="utf-8") as target, redirect_stdout(target):
             printer.record(document)
-        part.replace(file)
     except OSError as exc:
         raise CommandFailed(f"{file} cannot be written: {exc.strerror}", Exit.USAGE) from exc
-    finally:
-        part.unlink(missing_ok=True)
     session.note(f"wrote {what} to {file}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from pyromq.admin.listing import Listing
+from pyromq.admin.messages.queue_entries import QueueEntry, queue_entries
 from pyromq.admin.messages.ranges import parse_place
 from pyromq.protocol.message_queue import MessageQueue
 
@@ -23,18 +23,6 @@ def main(arguments: list[str]) -> int:
     return run_app(app, "queue", arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Where a message lies in the commit log. `matches` is for the group that was named."""
-
-    offset: int
-    commit_log_offset: int
-    size: int
-    tags_code: int
-    matches: bool | None
-    note: str | None
-
-
 @reading(app, "dump")
 async def dump(
     session: Session,
@@ -45,7 +33,7 @@ async def dump(
     group: Annotated[
         str | None, typer.Option("-g", "--group", metavar="GROUP", help="Say what this group's filter lets through.")
     ] = None,
-) -> Listing[Entry]:
+) -> Listing[QueueEntry]:
     """Entries of a consume queue; without --from the last ones.
 
     Example: pyromq queue dump orders broker-a:0 --from 100 --count 5
@@ -55,23 +43,4 @@ async def dump(
     except ValueError:
         raise CommandFailed(f"{place!r} is no queue; write BROKER:N", Exit.USAGE) from None
     queue = MessageQueue(topic=topic, broker_name=broker, queue_id=number)
-    start = begin if begin is not None else offset
-    if start is None:
-        start = max(await session.admin.offsets.maximum(queue) - count, await session.admin.offsets.minimum(queue))
-    found = await session.admin.messages.consume_queue(queue, start, count, group)
-    rows = [
-        Entry(
-            start + index,
-            entry.physic_offset,
-            entry.physic_size,
-            entry.tags_code,
-            entry.eval if group else None,
-            entry.msg,
-        )
-        for index, entry in enumerate(found.queue_data)
-    ]
-    parts = [f"the queue begins at {found.min_queue_index} and ends before {found.max_queue_index}"]
-    if group:
-        subscribed = found.subscription_data
-        parts.append(f"group {group} wants {subscribed.sub_string if subscribed else 'nothing that is known'}")
-    return Listing.make(Entry, rows, summary="; ".join(parts))
+    return await queue_entries(session.admin, queue, begin if begin is not None else offset, count, group)

@@ -28,7 +28,7 @@ from pyromq.protocol import properties as props
 from pyromq.protocol.message import Message
 
 from ...failures import CommandFailed, Exit
-from ...output import Output, Printer
+from ...output import Output, Printer, whole_file
 from ...parameters import Topic, TopicOption
 from ...session import Session
 from ...verbs import changing, reading
@@ -87,18 +87,15 @@ async def write_messages(
             raise CommandFailed("Parquet needs a file that one can go back in, not stdout", Exit.USAGE)
         await _write_text(session, ranges, want, Output(form.value), limit)
         return
-    part = file.with_name(file.name + ".part")
     try:
-        if form is Form.parquet:
-            count = await _write_parquet(session, ranges, want, part, limit)
-        else:
-            with part.open("w", encoding="utf-8", newline="") as target, redirect_stdout(target):
-                count = await _write_text(session, ranges, want, Output(form.value), limit)
-        part.replace(file)
+        with whole_file(file) as part:
+            if form is Form.parquet:
+                count = await _write_parquet(session, ranges, want, part, limit)
+            else:
+                with part.open("w", encoding="utf-8", newline="") as target, redirect_stdout(target):
+                    count = await _write_text(session, ranges, want, Output(form.value), limit)
     except OSError as exc:
         raise ConfigError(f"it cannot be written: {exc.strerror}", str(file)) from exc
-    finally:
-        part.unlink(missing_ok=True)
     session.note(f"wrote {count} messages of {ranges.topic} to {file}")
 
 

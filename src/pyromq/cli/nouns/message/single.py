@@ -99,6 +99,7 @@ async def _found(session: Session, message_id: str | None, topic: str | None, at
 
 async def _by_offset_id(session: Session, message_id: str) -> MessageExt:
     """Only if the address in the id is that of a broker: an id that a producer made has anything there."""
+    from pyromq.client.admin.addresses import replicas
     from pyromq.client.admin.messages import place_in_id
 
     unclear = CommandFailed(f"{message_id} is not the offset id of a broker here; say the topic with -t", Exit.USAGE)
@@ -106,8 +107,7 @@ async def _by_offset_id(session: Session, message_id: str) -> MessageExt:
         address, _ = place_in_id(message_id)
     except RemoteProtocolError:
         raise unclear from None
-    info = await session.admin.brokers.cluster_info()
-    if address not in {each for data in info.broker_addr_table.values() for each in data.broker_addrs.values()}:
+    if address not in {each.address for each in replicas(await session.admin.brokers.cluster_info())}:
         raise unclear
     return await session.admin.messages.by_offset_id(message_id)
 
