@@ -95,7 +95,7 @@ async def ping_brokers(admin: AdminClient, brokers: Mapping[str, str], count: in
             times.append((time.perf_counter() - began) * 1000)
         return times
 
-    answers = await fan_out({address: address for address in brokers}, ask)
+    answers = await fan_out(list(brokers), ask)
     rows = []
     for address, name in brokers.items():
         times = answers.results.get(address)

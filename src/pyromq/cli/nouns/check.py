@@ -15,6 +15,7 @@ import typer
 from pyromq.admin.cluster.brokers import cluster_table, ping_brokers
 from pyromq.admin.groups.lag import group_lag, group_list, people_groups
 from pyromq.admin.listing import Listing
+from pyromq.client.admin.addresses import replicas
 
 from ..failures import CommandFailed, Exit
 from ..parameters import ClusterName, TopicOption
@@ -86,10 +87,10 @@ async def broker(
 
     Example: pyromq check broker --crit 500
     """
-    table = await cluster_table(session.admin, cluster)
-    if not table.rows:
+    brokers = {each.address: each.broker for each in replicas(await session.admin.brokers.cluster_info(), cluster)}
+    if not brokers:
         raise CommandFailed("no broker is registered", Exit.THRESHOLD)
-    times = await ping_brokers(session.admin, {row.address: row.broker for row in table.rows}, 1)
+    times = await ping_brokers(session.admin, brokers, 1)
     figures = [(f"{row.broker} {row.address}", row.mean_ms) for row in times.rows]
     found = _judged(session, figures, warn, crit, times.missing)
     if found.missing:

@@ -9,6 +9,7 @@ import typer
 
 from pyromq.admin.cluster.brokers import Ping, cluster_table, ping_brokers
 from pyromq.admin.listing import Listing
+from pyromq.client.admin.addresses import replicas
 
 from ..parameters import ClusterName
 from ..session import Session
@@ -64,5 +65,5 @@ async def ping(
 
     Example: pyromq cluster ping --count 20
     """
-    brokers = {row.address: row.broker for row in (await cluster_table(session.admin, cluster)).rows}
-    return await ping_brokers(session.admin, brokers, count)
+    found = replicas(await session.admin.brokers.cluster_info(), cluster)
+    return await ping_brokers(session.admin, {each.address: each.broker for each in found}, count)
