@@ -30,15 +30,15 @@ import msgspec
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
 
 from .fastjson_reader import MAX_DEPTH, ObjectKey, Reader
+from .fastjson_rewrite import NotRewritten, is_shallow, loads_rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["MAX_DEPTH", "ObjectKey", "dumps", "loads", "loads_tolerant"]
+__all__ = ["MAX_DEPTH", "MAX_GENERAL", "ObjectKey", "dumps", "loads", "loads_tolerant"]
 
-# Reading the dialect takes about a second per megabyte at worst, during which a server does nothing else. The largest
-# text that peers send in it, the offsets of ten thousand queues, has a bit more than one.
-MAX_TOLERANT = 4 * 1024 * 1024
+# What the rewriting leaves to the general reader, which takes a second per megabyte. No peer is known to send more.
+MAX_GENERAL = 256 * 1024
 
 _decode_strict = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -59,31 +59,23 @@ def loads(data: bytes | str) -> object:
         except (ValueError, RecursionError):  # whatever msgspec finds wrong, FastJSON may still allow
             pass
         else:
-            if data.count(b"[") + data.count(b"{") <= MAX_DEPTH or _is_shallow(value):
+            if data.count(b"[") + data.count(b"{") <= MAX_DEPTH or is_shallow(value):
                 return value
     return loads_tolerant(data)
 
 
 def loads_tolerant(data: bytes) -> object:
     """As `loads`, without trying the strict reader first. The two agree on what both accept."""
-    if len(data) > MAX_TOLERANT:
-        raise RemoteProtocolError(f"{len(data)} bytes that are not plain JSON; at most {MAX_TOLERANT} are read")
-    return Reader(data.decode("utf-8", "replace")).read()
-
-
-def _is_shallow(value: object) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [child for parent in level for child in _children(parent) if isinstance(child, dict | list)]
-        if not level:
-            return True
-    return False
-
-
-def _children(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+    text = data.decode("utf-8", "replace")
+    why = "$ref"
+    if why not in text:
+        try:
+            return loads_rewritten(text)
+        except NotRewritten as exc:
+            why = str(exc)
+    if len(data) > MAX_GENERAL:
+        raise RemoteProtocolError(f"bad JSON: {why}, in {len(data)} bytes; such a text may have {MAX_GENERAL} at most")
+    return Reader(text).read()
 
 
 def dumps(value: object) -> bytes:

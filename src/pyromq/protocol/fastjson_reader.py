@@ -1,4 +1,4 @@
-"""The tolerant reader behind `fastjson.loads`: one pass, linear, bounded; see there for what it accepts."""
+"""The general reader behind `fastjson.loads`: one pass, linear, bounded; see there for what it accepts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MAX_DEPTH = 64
 # By how many characters, beyond its own length, a text may grow when its refs are written out.
 MAX_GROWTH = 100_000
 
-_I64_MIN, _I64_MAX = -(2**63), 2**63 - 1
-_MAX_NUMBER_LENGTH = 400  # the longest double written without an exponent has 309 digits before the point
+I64_MIN, I64_MAX = -(2**63), 2**63 - 1
+MAX_NUMBER_LENGTH = 400  # the longest double written without an exponent has 309 digits before the point
 
 _BLANKS = re.compile(r"[ \t\n\r\f\b]*")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -24,7 +24,7 @@ _LITERAL = re.compile(r"(?:true|false|null)(?![A-Za-z0-9_$])")
 _BARE_KEY = re.compile(r"-?[0-9]+|[A-Za-z_$][A-Za-z0-9_$]*")
 _PLAIN = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
 _HEX = {"u": re.compile(r"[0-9a-fA-F]{4}"), "x": re.compile(r"[0-9a-fA-F]{2}")}
-_ESCAPES = dict(zip("\"'\\/bfnrtv01234567", "\"'\\/\b\f\n\r\t\v\0\1\2\3\4\5\6\7", strict=True))
+ESCAPES = dict(zip("\"'\\/bfnrtv01234567", "\"'\\/\b\f\n\r\t\v\0\1\2\3\4\5\6\7", strict=True))
 _LITERALS = {"true": True, "false": False, "null": None}
 _REF_STEP = re.compile(r"\.((?:[^.\[\\]+|\\.)+)|\[([0-9]{1,9})\]", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -110,10 +110,10 @@ class Reader:
 
     def _number(self, match: re.Match[str]) -> int | float:
         digits = match.group()
-        if len(digits) <= _MAX_NUMBER_LENGTH:
+        if len(digits) <= MAX_NUMBER_LENGTH:
             if match.group(1) is None and match.group(2) is None:
                 integer = int(digits)
-                if _I64_MIN <= integer <= _I64_MAX:
+                if I64_MIN <= integer <= I64_MAX:
                     return integer
             elif math.isfinite(double := float(digits)):
                 return double
@@ -130,10 +130,10 @@ class Reader:
             pos = chunk.end()
             if self._text.startswith(quote, pos):
                 text = "".join(chunks)
-                return _without_lone_surrogates(text) if has_surrogates else text, pos + 1
+                return joined_surrogates(text) if has_surrogates else text, pos + 1
             escape = self._text[pos + 1 : pos + 2]
-            if escape in _ESCAPES:
-                chunks.append(_ESCAPES[escape])
+            if escape in ESCAPES:
+                chunks.append(ESCAPES[escape])
                 pos += 2
             elif escape in _HEX and (digits := _HEX[escape].match(self._text, pos + 2)):
                 code = int(digits.group(), 16)
@@ -293,6 +293,6 @@ def _child(value: object, keys: list[str | ObjectKey]) -> object:
     return _NOTHING
 
 
-def _without_lone_surrogates(text: str) -> str:
+def joined_surrogates(text: str) -> str:
     """Surrogate pairs joined to the character they mean, single ones replaced: Java's escapes count in UTF-16."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
-from pyromq.protocol.fastjson import MAX_DEPTH, MAX_TOLERANT, ObjectKey, dumps, loads, loads_tolerant
+from pyromq.protocol.fastjson import MAX_DEPTH, MAX_GENERAL, ObjectKey, dumps, loads, loads_tolerant
 from pyromq.protocol.message_queue import MessageQueue
 
 QUEUE = '{"brokerName":"rack1","queueId":3,"topic":"orders"}'
@@ -291,7 +291,16 @@ def test_what_contains_itself_is_refused():
         dumps(value)
 
 
-def test_a_dialect_text_that_would_keep_a_server_busy_for_long_is_refused():
-    text = b'{0:1,"x":[' + b"[]," * (MAX_TOLERANT // 3) + b"[]]}"
-    with pytest.raises(RemoteProtocolError, match="not plain JSON"):
-        loads(text)
+def test_only_a_short_text_is_left_to_the_general_reader():
+    refs = ",".join(['{"$ref":"$[0]"}'] * (MAX_GENERAL // 15))
+    with pytest.raises(RemoteProtocolError, match=rf"such a text may have {MAX_GENERAL} at most"):
+        loads(f"[[],{refs}]")
+
+
+@pytest.mark.slow
+def test_a_large_table_of_integer_keys_is_read():
+    table = ",".join(f'"t{n}@g":{{0:{n},1:12345678}}' for n in range(150_000))
+    text = f'{{"offsetTable":{{{table}}}}}'
+    assert len(text) > 4 * 1024 * 1024
+    value = loads(text)
+    assert value["offsetTable"]["t149999@g"] == {"0": 149999, "1": 12345678}  # type: ignore[index]
