@@ -32,6 +32,7 @@ from pyromq.protocol.headers import (
     WipeWritePerm,
     WipeWritePermReply,
 )
+from pyromq.remoting import with_body, with_read
 from pyromq.settings import dump
 from pyromq.settings.live import remark_on
 
@@ -73,19 +74,18 @@ class BrokerProcessors:
 
     def table(self) -> dict[int, Processor]:
         return {
-            RequestCode.REGISTER_BROKER: self.register,
+            # A compressed body may be a thousand times as large inside.
+            RequestCode.REGISTER_BROKER: with_read(_registered, self.register, on_loop=1024),
             RequestCode.UNREGISTER_BROKER: self.unregister,
             RequestCode.QUERY_DATA_VERSION: self.query_data_version,
             RequestCode.BROKER_HEARTBEAT: self.heartbeat,
-            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register_topic,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: with_body(_route, self.register_topic),
         }
 
-    def register(self, connection: Connection, request: Command) -> Command:
+    def register(self, connection: Connection, request: Command, body: RegisterBrokerBody | None) -> Command:
         header = request.header(RegisterBroker)
-        content = request.body_bytes
-        if header.body_crc32 and header.body_crc32 != body_crc32(content):
+        if body is None:
             return request.reply(ResponseCode.SYSTEM_ERROR, "crc32 not match", header=RegisterBrokerReply())
-        body = RegisterBrokerBody.decode(content, version=request.version, compressed=header.compressed)
         registration = Registration(
             cluster=header.cluster_name,
             broker_name=header.broker_name,
@@ -141,10 +141,9 @@ class BrokerProcessors:
         self._tables.heard_of(request.header(BrokerHeartbeat).broker_addr, self._clock())
         return request.reply()
 
-    def register_topic(self, connection: Connection, request: Command) -> Command:
+    def register_topic(self, connection: Connection, request: Command, route: TopicRouteData | None) -> Command:
         topic = request.header(RegisterTopicInNamesrv).topic
-        content = request.body_bytes
-        if content and not self._tables.register_topic(topic, TopicRouteData.decode(content).queue_datas):
+        if route is not None and not self._tables.register_topic(topic, route.queue_datas):
             logger.warning("topic %s not registered by %s: it names an unknown broker", topic, connection.peer)
         return request.reply()
 
@@ -313,6 +312,19 @@ class SettingsProcessors:
 
     def get(self, connection: Connection, request: Command) -> Command:
         return request.reply(body=dump(self._settings.settings.items(reveal=False)).encode())
+
+
+def _registered(request: Command) -> RegisterBrokerBody | None:
+    """What a broker registers; None if the body is not the one that was sent."""
+    header = request.header(RegisterBroker)
+    content = request.body_bytes
+    if header.body_crc32 and header.body_crc32 != body_crc32(content):
+        return None
+    return RegisterBrokerBody.decode(content, version=request.version, compressed=header.compressed)
+
+
+def _route(content: bytes) -> TopicRouteData | None:
+    return TopicRouteData.decode(content) if content else None
 
 
 def _refuse_unless(enabled: bool) -> None:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import ConfigError
 from pyromq.protocol.codes import RequestCode
-from pyromq.remoting import CloseReason, Connection, RemotingClient, RemotingServer, ServerConfig, TlsConfig
+from pyromq.remoting import (
+    CloseReason,
+    Connection,
+    RemotingClient,
+    RemotingServer,
+    ServerConfig,
+    TlsConfig,
+    body_limits,
+)
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels
 from pyromq.remoting.service import Service
 from pyromq.settings.files import why_not_writable
@@ -22,6 +30,7 @@ from .kv_config import load_kv_config
 from .live_settings import LiveSettings
 from .notices import BrokerNotices
 from .processors import BrokerProcessors, KVConfigProcessors, SettingsProcessors, TopicProcessors
+from .requests import RULES
 from .route_answers import RouteAnswers
 from .routes import RouteTables
 
@@ -93,7 +102,9 @@ class NameServer(Service):
         apply_log_levels(settings[LogConfig])
         async with RemotingClient(tls=tls) as client:
             self._notices = BrokerNotices(client, self._settings)
-            server = RemotingServer(settings[ServerConfig], self._processors(client), listener=self, tls=tls)
+            config = settings[ServerConfig]
+            limits = body_limits(RULES, max_list=config.max_request_body, max_frame=config.max_frame)
+            server = RemotingServer(config, self._processors(client), listener=self, tls=tls, body_limit=limits)
             async with server, asyncio.TaskGroup() as tasks:
                 self._server = server
                 tasks.create_task(self._drop_silent_brokers(), name="drop silent brokers")

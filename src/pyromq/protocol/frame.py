@@ -6,6 +6,8 @@
     body, L - 4 - H bytes     no bytes mean no body
 
 No bytes are reserved for what a length only claims: the decoder holds what arrived, at most one frame and one read.
+A request whose body is larger than its code may have is refused as soon as its header is there; the rest of it is
+dropped as it comes.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ from typing import TYPE_CHECKING
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
 
 from . import binary_header, json_header
-from .command import Command, SerializeType
+from .command import RESPONSE, Command, SerializeType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # Java peers close a connection on a larger frame, so we neither take nor send one.
 MAX_FRAME = 16 * 1024 * 1024
+# A body of this size may come with every request, whatever its code; only larger ones are looked at.
+SMALL_BODY = 64 * 1024
 
 _HEAD = struct.Struct(">iI")
 _LENGTH = struct.Struct(">i")
@@ -61,17 +65,32 @@ def encode_parts(command: Command, max_frame: int = MAX_FRAME) -> Sequence[bytes
     return (head, *body)  # type: ignore[misc]  # a bytearray became a memoryview above
 
 
+class OversizedRequest(Exception):
+    """A request with a body of `size` bytes, more than its code may have. The decoder goes on behind it."""
+
+    def __init__(self, request: Command, size: int) -> None:
+        super().__init__(f"request {request.code} with a body of {size} bytes")
+        self.request = request
+        self.size = size
+
+
 class FrameDecoder:
     """Turns bytes, however they arrive, into commands.
 
     `feed` takes what was read, `next` gives one command at a time, so that a reader can stop in between; what was
     not taken waits. After a RemoteProtocolError the stream cannot be trusted any more: close the connection.
+
+    `max_body` says how large the body of a request with a given code may be; SMALL_BODY and less always may.
     """
 
-    __slots__ = ("_buffer", "_max_frame", "_pos", "_tail")
+    __slots__ = ("_admitted", "_buffer", "_left_out", "_max_body", "_max_frame", "_pos", "_tail")
 
-    def __init__(self, max_frame: int = MAX_FRAME) -> None:
+    def __init__(self, max_frame: int = MAX_FRAME, max_body: Callable[[int], int] | None = None) -> None:
         self._max_frame = max_frame
+        self._max_body = max_body
+        # Whether the frame in the tail has been found small enough, and how much of a refused one is still to come.
+        self._admitted = False
+        self._left_out = 0
         self._buffer = b""
         self._pos = 0
         # The beginning of a frame that needs more bytes. A bytearray, so that a large frame that comes in small
@@ -80,6 +99,10 @@ class FrameDecoder:
 
     def feed(self, data: bytes) -> None:
         """Take `data`, the bytes that follow those of the last call."""
+        if self._left_out:
+            dropped = min(self._left_out, len(data))
+            self._left_out -= dropped
+            data = data[dropped:]
         left = len(self._buffer) - self._pos
         if self._tail:
             self._tail += data
@@ -92,7 +115,7 @@ class FrameDecoder:
             self._pos = 0
 
     def next(self) -> Command | None:
-        """The next whole command, or None until more bytes come. Raises RemoteProtocolError."""
+        """The next whole command, or None until more bytes come. Raises RemoteProtocolError and OversizedRequest."""
         if self._tail and not self._tail_is_whole():
             return None
         buffer, pos = self._buffer, self._pos
@@ -113,6 +136,8 @@ class FrameDecoder:
         header = buffer[pos + 8 : body_start]
         command = binary_header.decode(header) if kind else json_header.decode(header)
         if body_start != end:
+            if size > SMALL_BODY:
+                self._admit(command, end - body_start)
             command.body = buffer[body_start:end]
         return command
 
@@ -121,14 +146,22 @@ class FrameDecoder:
         """How many bytes wait here: for the rest of their frame, or to be asked for."""
         return len(self._tail) + len(self._buffer) - self._pos
 
+    def clear(self) -> None:
+        """Drop what waits: nobody will ask for it."""
+        self._buffer = b""
+        self._pos = 0
+        self._tail = bytearray()
+
     def _tail_is_whole(self) -> bool:
         """Whether the tail now holds its frame; if so, it becomes the buffer."""
         tail = self._tail
         if len(tail) < 8 or len(tail) < _LENGTH.unpack_from(tail)[0] + 4:
             self._check_head(tail, 0)
+            self._admit_early()
             return False
         self._buffer = bytes(tail)
         self._pos = 0
+        self._admitted = False
         tail.clear()
         return True
 
@@ -138,6 +171,34 @@ class FrameDecoder:
         self._tail += memoryview(self._buffer)[self._pos :]
         self._buffer = b""
         self._pos = 0
+        self._admit_early()
+
+    def _admit_early(self) -> None:
+        """Refuse a request whose body is too large when its header is there, and the body is not yet."""
+        tail = self._tail
+        if self._admitted or self._max_body is None or len(tail) < 8:
+            return
+        size, word = _HEAD.unpack_from(tail)
+        body_start = 8 + (word & 0xFFFFFF)
+        if size <= SMALL_BODY or len(tail) < body_start:
+            return
+        header = bytes(tail[8:body_start])
+        command = binary_header.decode(header) if word >> 24 else json_header.decode(header)
+        try:
+            self._admit(command, size + 4 - body_start)
+        except OversizedRequest:
+            self._left_out = size + 4 - len(tail)
+            tail.clear()
+            raise
+        self._admitted = True
+
+    def _admit(self, command: Command, size: int) -> None:
+        if (
+            self._max_body is not None
+            and not command.flag & RESPONSE
+            and size > max(SMALL_BODY, self._max_body(command.code))
+        ):
+            raise OversizedRequest(command, size)
 
     def _check_head(self, data: bytes | bytearray, pos: int) -> None:
         """Refuse an illegal frame as soon as its first bytes show it, not after waiting for what it claims."""

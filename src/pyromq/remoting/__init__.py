@@ -6,12 +6,17 @@ from .client import RemotingClient
 from .config import ClientConfig, ServerConfig
 from .connection import Connection
 from .endpoint import CloseReason, ConnectionListener, Endpoint, Hook, Processor
+from .large_bodies import with_body, with_read
 from .loop import run
 from .name_servers import NameServers
+from .request_rules import BodyLimit, BodySize, Rule, body_limits
 from .server import RemotingServer
 from .tls import TlsConfig, TlsMode
+from .unfinished_frames import UnfinishedFrames
 
 __all__ = [
+    "BodyLimit",
+    "BodySize",
     "ClientConfig",
     "CloseReason",
     "Connection",
@@ -22,10 +27,13 @@ __all__ = [
     "Processor",
     "RemotingClient",
     "RemotingServer",
+    "Rule",
     "ServerConfig",
     "SigningHook",
     "TlsConfig",
     "TlsMode",
+    "UnfinishedFrames",
+    "body_limits",
     "format_address",
     "is_signed_by",
     "join_address",
@@ -34,4 +42,6 @@ __all__ = [
     "split_address",
     "split_addresses",
     "vip_address",
+    "with_body",
+    "with_read",
 ]

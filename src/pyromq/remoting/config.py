@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyromq.settings import MiB, option
+from pyromq.settings import KiB, MiB, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,22 @@ class ServerConfig:
         10000,
         "Requests that may wait for something, over all connections, before the next gets code 2, system busy.",
         min=1,
+    )
+    max_request_body: int = option(
+        "maxRequestBodySize",
+        1 * MiB,
+        "Largest body of a heartbeat, of a list of queues to lock and the like. Raise it for clients with thousands of "
+        "subscriptions; messages have maxMessageSize.",
+        min=64 * KiB,
+        size=True,
+    )
+    max_unfinished: int = option(
+        "maxUnfinishedBytes",
+        256 * MiB,
+        "Bytes of requests that have begun and not ended, over all connections. With more, the largest silent one is "
+        "closed. Raise it for hundreds of clients that send large messages over slow lines.",
+        min=16 * MiB,
+        size=True,
     )
 
 

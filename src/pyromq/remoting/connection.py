@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pyromq.errors import (
     BrokerError,
@@ -21,7 +21,7 @@ from pyromq.errors import (
 )
 from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.command import ONEWAY, RESPONSE, Command, SerializeType
-from pyromq.protocol.frame import FrameDecoder, encode_parts
+from pyromq.protocol.frame import FrameDecoder, OversizedRequest, encode_parts
 
 from .addresses import format_address
 from .calls import PendingCalls, next_opaque
@@ -29,14 +29,20 @@ from .endpoint import CloseReason
 from .writer import TickWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from .calls import Waiter
     from .endpoint import Endpoint
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
+
+# Why what a peer sends is left unread: bits of `Connection._held`.
+_UNTIL_IT_READS = 1
+_UNTIL_BODY_IS_READ = 2
 
 
 class Connection(asyncio.Protocol):
@@ -48,6 +54,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "__weakref__",
+        "_apart",
         "_blocked",
         "_calls",
         "_decoder",
@@ -59,6 +66,7 @@ class Connection(asyncio.Protocol):
         "_moved_at",
         "_reason",
         "_transport",
+        "_unfinished",
         "_writer",
         "closed",
         "context",
@@ -71,7 +79,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._loop = asyncio.get_running_loop()
-        self._decoder = FrameDecoder(endpoint.max_frame)
+        self._decoder = FrameDecoder(endpoint.max_frame, self._max_body if endpoint.body_limit is not None else None)
         self._transport: asyncio.Transport
         self._writer: TickWriter
         self._calls: PendingCalls
@@ -79,8 +87,11 @@ class Connection(asyncio.Protocol):
         self._error = ""
         # Not None while the peer does not take what we write; ends when it does, or when the connection closes.
         self._blocked: asyncio.Future[None] | None = None
-        # What the peer asks is left unread until it takes what we wrote.
-        self._held = False
+        # Not 0 while what the peer asks is left unread.
+        self._held = 0
+        # Bytes of a body that a thread reads, and all that `endpoint.unfinished` counts here.
+        self._apart = 0
+        self._unfinished = 0
         # What `close_if_idle` saw last, and since when.
         self._moved = -1
         self._moved_at = 0.0
@@ -176,6 +187,24 @@ class Connection(asyncio.Protocol):
     async def writable(self, timeout: float) -> bool:
         """Wait until the peer takes what we write, or the connection closes; False when it did not in time."""
         return self._blocked is None or await self._writable_until(self._loop.time() + timeout)
+
+    # Reading apart
+
+    def run_apart(self, read: Callable[[Command], T], request: Command) -> asyncio.Future[T]:
+        """Let the endpoint's thread `read` a request. Until that is answered or waits, the peer is asked no more."""
+        future = self._loop.run_in_executor(self._endpoint.apart, read, request)
+        self._hold(_UNTIL_BODY_IS_READ)
+        self._apart = len(request.body_bytes)
+        self._count_unfinished()
+        # Not before the one who waits for it had its turn, so that requests keep their order.
+        future.add_done_callback(lambda _: self._loop.call_soon(self._was_read))
+        return future
+
+    def _was_read(self) -> None:
+        self._apart = 0
+        if not self.closed:
+            self._release(_UNTIL_BODY_IS_READ)
+            self._count_unfinished()
 
     # Answering and sending
 
@@ -275,6 +304,8 @@ class Connection(asyncio.Protocol):
         self.received += len(data)
         self._decoder.feed(data)
         self._take_commands()
+        if self._unfinished or self._decoder.pending:
+            self._count_unfinished()
 
     def eof_received(self) -> None:
         # Whoever waits for a reply hears of it now, not once the peer has taken what we still have for it.
@@ -295,20 +326,59 @@ class Connection(asyncio.Protocol):
         if not self.closed:
             self._blocked = self._loop.create_future()
         if self._endpoint.holds_requests:
-            self._held = True
-            self._transport.pause_reading()
+            self._hold(_UNTIL_IT_READS)
 
     def resume_writing(self) -> None:
         self._unblock()
-        if not self._held:
+        self._release(_UNTIL_IT_READS)
+
+    # Inside
+
+    def _hold(self, why: int) -> None:
+        if not self._held and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._held |= why
+
+    def _release(self, why: int) -> None:
+        if not self._held & why:
             return
-        # What came before the pause and was not looked at yet goes first, and may fill the buffer again.
-        self._held = False
-        self._take_commands()
+        self._held &= ~why
+        if not self._held:
+            # What came before the pause and was not looked at yet goes first, and may fill the buffer again.
+            self._take_commands()
         if not self._held and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    # Inside
+    def _count_unfinished(self) -> None:
+        unfinished = self._endpoint.unfinished
+        if unfinished is None or self.closed:
+            return
+        self._unfinished = self._decoder.pending + self._apart
+        unfinished.holds(self, self._unfinished)
+        while (surplus := unfinished.surplus()) is not None:
+            surplus._fail(
+                f"frames that have not ended hold {unfinished.total} bytes on {len(unfinished)} connections, "
+                f"{unfinished.limit} may wait (maxUnfinishedBytes); {surplus._unfinished} of them are this one's"
+            )
+
+    def _max_body(self, code: int) -> int:
+        assert self._endpoint.body_limit is not None
+        return self._endpoint.body_limit(code).size
+
+    def _refuse(self, request: Command, size: int) -> None:
+        """Answer a request whose body is too large to be taken."""
+        endpoint = self._endpoint
+        assert endpoint.body_limit is not None
+        self.serialize = request.serialize
+        if request.code not in endpoint.processors and endpoint.default is None:
+            self._process(request)
+            return
+        limit = endpoint.body_limit(request.code)
+        remark = (
+            f"the body of request {request.code} has {size} bytes; at most {limit.size} are taken ({limit.setting})"
+        )
+        logger.warning("%s: %s", self.peer, remark)
+        self.reply(request, request.reply(limit.code, remark))
 
     def _take_commands(self) -> None:
         next_command = self._decoder.next
@@ -319,6 +389,9 @@ class Connection(asyncio.Protocol):
         while not (self._held or self.closed):
             try:
                 command = next_command()
+            except OversizedRequest as exc:
+                self._refuse(exc.request, exc.size)
+                continue
             except RemoteProtocolError as exc:
                 self._fail(str(exc))
                 return
@@ -436,6 +509,9 @@ class Connection(asyncio.Protocol):
         self._reason = reason
         self._calls.fail_all(self._why_closed())
         self._unblock()
+        self._decoder.clear()
+        if self._endpoint.unfinished is not None:
+            self._endpoint.unfinished.forget(self)
 
     def _fail(self, why: str) -> None:
         """Close the connection for a fault of the peer; what was answered before is still sent."""

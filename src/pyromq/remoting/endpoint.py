@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .connection import Connection
+    from .request_rules import BodyLimit
+    from .unfinished_frames import UnfinishedFrames
 
 # A processor answers at once with a Command, later by returning an awaitable, or not at all with None; then it may
 # still call `Connection.reply` when it has the answer. It raises a BrokerError to answer with that error's code.
@@ -80,6 +83,10 @@ class Endpoint:
     max_unsent: int = 1 << 26
     max_frame: int = MAX_FRAME
     max_running_requests: int = 10000
+    # How large the body of a request may be, by its code; None takes whatever fits into a frame.
+    body_limit: Callable[[int], BodyLimit] | None = None
+    # Shared by the endpoints whose connections are bounded together.
+    unfinished: UnfinishedFrames | None = None
     # A server asks its clients in the header serialisation that each of them uses.
     follow_peer: bool = False
     # A server leaves requests unread while the peer does not read its replies. A client reads on whatever happens:
@@ -89,12 +96,20 @@ class Endpoint:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     calls: asyncio.Semaphore = field(init=False)
     oneways: asyncio.Semaphore = field(init=False)
+    _apart: ThreadPoolExecutor | None = None
 
     def __post_init__(self) -> None:
         # A single frame, however large frames may be, does not mean that the peer has stopped reading.
         self.max_unsent = max(self.max_unsent, self.high_water + 2 * self.max_frame)
         self.calls = asyncio.Semaphore(self.async_permits)
         self.oneways = asyncio.Semaphore(self.oneway_permits)
+
+    @property
+    def apart(self) -> ThreadPoolExecutor:
+        """One thread for what would keep the loop busy. One: more would only take turns, and the loop with them."""
+        if self._apart is None:
+            self._apart = ThreadPoolExecutor(1, thread_name_prefix="large-bodies")
+        return self._apart
 
     async def close_idle(self, seconds: float) -> None:
         """Until cancelled, close connections on which nothing moved for `seconds` (and up to a fifth more)."""
@@ -111,6 +126,8 @@ class Endpoint:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._apart is not None:
+            self._apart.shutdown(wait=False, cancel_futures=True)
         # A transport reports its end in a later turn of the loop, after it tried to send what was left.
         ends = [connection.lost for connection in self.connections]
         if ends:

@@ -15,12 +15,14 @@ from .connection import Connection
 from .endpoint import ConnectionListener, Endpoint, Hook, Processor
 from .listening import ListeningSocket
 from .tls import HANDSHAKE, TlsConfig, TlsMode, server_context
+from .unfinished_frames import UnfinishedFrames
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .config import ServerConfig
+    from .request_rules import BodyLimit
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +48,8 @@ class RemotingServer:
         listener: ConnectionListener | None = None,
         hooks: Sequence[Hook] = (),
         tls: TlsConfig | None = None,
+        body_limit: Callable[[int], BodyLimit] | None = None,
+        unfinished: UnfinishedFrames | None = None,
     ) -> None:
         self._config = config
         self._tls = tls or TlsConfig()
@@ -68,6 +72,8 @@ class RemotingServer:
             max_unsent=config.max_unsent,
             max_frame=config.max_frame,
             max_running_requests=config.max_running_requests,
+            body_limit=body_limit,
+            unfinished=unfinished or UnfinishedFrames(max(config.max_unfinished, config.max_frame)),
             follow_peer=True,
             holds_requests=True,
         )

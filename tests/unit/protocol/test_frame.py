@@ -9,7 +9,7 @@ import pytest
 
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
 from pyromq.protocol.command import Body, Command, SerializeType
-from pyromq.protocol.frame import MAX_FRAME, FrameDecoder, encode, encode_parts
+from pyromq.protocol.frame import MAX_FRAME, SMALL_BODY, FrameDecoder, OversizedRequest, encode, encode_parts
 
 BOTH = pytest.mark.parametrize("serialize", SerializeType)
 
@@ -245,3 +245,57 @@ def test_a_large_frame_in_small_pieces_comes_back_whole():
     command = decoder.next()
     assert command is not None
     assert command.body == body
+
+
+# --- requests with too large a body
+
+
+def bounded(limits, max_frame=MAX_FRAME):
+    return FrameDecoder(max_frame, lambda code: limits.get(code, 0))
+
+
+def test_a_request_with_too_large_a_body_is_refused_when_its_header_is_there():
+    data = encode(Command.request(34, body=bytes(SMALL_BODY + 1)))
+    decoder = bounded({})
+    decoder.feed(data[:300])
+    with pytest.raises(OversizedRequest) as refused:
+        decoder.next()
+    assert (refused.value.request.code, refused.value.size) == (34, SMALL_BODY + 1)
+    assert decoder.pending == 0
+
+
+@pytest.mark.parametrize("step", [1000, 65536, 1 << 20])
+def test_the_rest_of_a_refused_request_is_dropped_and_the_next_one_read(step):
+    data = encode(Command.request(34, body=bytes(300_000))) + encode(Command.request(35, body=b"next"))
+    decoder = bounded({})
+    refused, commands, most = 0, [], 0
+    for at in range(0, len(data), step):
+        decoder.feed(data[at : at + step])
+        while True:
+            try:
+                command = decoder.next()
+            except OversizedRequest:
+                refused += 1
+                continue
+            if command is None:
+                break
+            commands.append(command)
+        most = max(most, decoder.pending)
+    assert refused == 1
+    assert [(command.code, command.body) for command in commands] == [(35, b"next")]
+    assert most < 1000
+
+
+@pytest.mark.parametrize("step", [1000, 1 << 20])
+def test_a_body_within_its_bound_a_small_one_and_a_reply_are_taken(step):
+    reply = Command.request(34, body=bytes(200_000))
+    reply.flag = 1
+    sent = [Command.request(10, body=bytes(200_000)), Command.request(34, body=bytes(SMALL_BODY)), reply]
+    data = b"".join(map(encode, sent))
+    decoder = bounded({10: 200_000})
+    taken = []
+    for at in range(0, len(data), step):
+        decoder.feed(data[at : at + step])
+        while (command := decoder.next()) is not None:
+            taken.append(len(command.body_bytes))
+    assert taken == [200_000, SMALL_BODY, 200_000]

@@ -1,0 +1,65 @@
+"""What holds for a request by its code alone: how large its body may be, and on which ports it is served.
+
+Each server has one table, `RULES`, with a line for every code that it serves (broker/requests.py, namesrv/requests.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyromq.protocol.codes import ResponseCode
+from pyromq.protocol.frame import SMALL_BODY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class BodySize(Enum):
+    """How large the body of a request may be."""
+
+    SMALL = "what every request may have: 64 KiB"
+    LIST = "lists of what a client uses: maxRequestBodySize"
+    MESSAGE = "a message, or a batch of them: maxMessageSize"
+    FRAME = "whatever fits into a frame: the tables of a whole broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What holds for one request code."""
+
+    body: BodySize = BodySize.SMALL
+    # The VIP port serves senders who must not wait, so nobody is held there.
+    on_vip_port: bool = True
+    # The rights that a request needs will stand here.
+
+
+class BodyLimit(NamedTuple):
+    """Most bytes of a body, the setting that says so, and the code that refuses more."""
+
+    size: int
+    setting: str
+    code: ResponseCode = ResponseCode.SYSTEM_ERROR
+
+
+_SMALL = BodyLimit(SMALL_BODY, "the same for every request without a large body")
+
+
+def body_limits(
+    rules: Mapping[int, Rule], *, max_list: int, max_frame: int, max_message: Callable[[], int] | None = None
+) -> Callable[[int], BodyLimit]:
+    """The limit for the body of a request, by its code. `max_message` is asked each time: it may change."""
+    lists = BodyLimit(max_list, "maxRequestBodySize")
+    frames = BodyLimit(max_frame, "com.rocketmq.remoting.frameMaxLength")
+
+    def limit(code: int) -> BodyLimit:
+        rule = rules.get(code)
+        body = rule.body if rule is not None else BodySize.SMALL
+        if body is BodySize.MESSAGE and max_message is not None:
+            return BodyLimit(max_message(), "maxMessageSize", ResponseCode.MESSAGE_ILLEGAL)
+        if body is BodySize.LIST:
+            return lists
+        return frames if body is BodySize.FRAME else _SMALL
+
+    return limit
