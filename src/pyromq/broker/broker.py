@@ -22,6 +22,7 @@ from pyromq.store.config import StoreConfig
 from .assembly import Parts
 from .config import BrokerConfig, BrokerServerConfig, LiveConfig, cautions, check_settings
 from .ports import Ports
+from .send import message_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +109,13 @@ class Broker(Service):
                 life.callback(store.close)
                 life.push_async_callback(self._save_state)
                 client = await life.enter_async_context(RemotingClient(settings[ClientConfig], tls=tls))
-                ports = Ports(settings[BrokerServerConfig], config.ha_listen_port, self, tls)
+                ports = Ports(
+                    settings[BrokerServerConfig],
+                    config.ha_listen_port,
+                    self,
+                    tls,
+                    lambda: message_limit(store.config.max_message_size),
+                )
                 self._ports = await life.enter_async_context(ports)
                 parts = Parts(
                     self._live,

@@ -13,20 +13,20 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
 from pyromq.errors import ConfigError
-from pyromq.protocol.codes import RequestCode
-from pyromq.remoting import RemotingServer
+from pyromq.remoting import RemotingServer, UnfinishedFrames, body_limits
 from pyromq.remoting.addresses import VIP_PORT_OFFSET
 from pyromq.remoting.listening import ListeningSocket
 
+from .requests import RULES
+
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from pyromq.remoting import Connection, ConnectionListener, Processor, ServerConfig, TlsConfig
+    from pyromq.remoting import BodyLimit, Connection, ConnectionListener, Processor, ServerConfig, TlsConfig
     from pyromq.remoting.endpoint import Lateness
 
 HA_PORT_OFFSET = 1
-NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 
 # With a port of the system's choice the other two follow from it, and may be taken.
 _ATTEMPTS = 50
@@ -35,11 +35,24 @@ _ATTEMPTS = 50
 class Ports:
     """Has all three while it is entered, and takes connections from `listen` on; until then they are refused.
 
-    So their numbers are known before there is anything to `serve`. Leaving closes all connections.
+    So their numbers are known before there is anything to `serve`. Leaving closes all connections. `message_limit`
+    says how large a message may be.
     """
 
-    def __init__(self, config: ServerConfig, ha_port: int, listener: ConnectionListener, tls: TlsConfig) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        ha_port: int,
+        listener: ConnectionListener,
+        tls: TlsConfig,
+        message_limit: Callable[[], BodyLimit],
+    ) -> None:
         self._config = config
+        self._body_limit = body_limits(
+            RULES, max_list=config.max_request_body, max_frame=config.max_frame, message=message_limit
+        )
+        # One for both ports: what is bounded is the memory of this process.
+        self._unfinished = UnfinishedFrames(max(config.max_unfinished, config.max_frame))
         self._ha_port = ha_port
         self._listener = listener
         self._tls = tls
@@ -75,7 +88,14 @@ class Ports:
 
     def _server(self, port: int, processors: Mapping[int, Processor]) -> RemotingServer:
         config = dataclasses.replace(self._config, listen_port=port)
-        server = RemotingServer(config, processors, listener=self._listener, tls=self._tls)
+        server = RemotingServer(
+            config,
+            processors,
+            listener=self._listener,
+            tls=self._tls,
+            body_limit=self._body_limit,
+            unfinished=self._unfinished,
+        )
         server.bind()
         self._open.push_async_callback(server.close)
         return server
@@ -99,7 +119,7 @@ class Ports:
         for server in self._servers:
             server.endpoint.lateness = lateness
         self._processors.update(processors)
-        self._vip_processors.update((code, each) for code, each in processors.items() if code not in NOT_ON_VIP)
+        self._vip_processors.update((code, each) for code, each in processors.items() if RULES[code].on_vip_port)
 
     def listen(self) -> None:
         """Take connections from now on. ConfigError if somebody else does so on one of the ports by now."""

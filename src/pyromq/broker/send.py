@@ -34,11 +34,12 @@ from pyromq.protocol import properties as props
 from pyromq.protocol.bodies.register import TopicFilterType
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import ONEWAY
+from pyromq.protocol.frame import SMALL_BODY
 from pyromq.protocol.headers import SendMessage, SendMessageV2
 from pyromq.protocol.ids import encode_host, encode_offset_message_ids
 from pyromq.protocol.permissions import PERM_WRITE, perm_text
 from pyromq.protocol.record import MessageRecord
-from pyromq.remoting import split_address
+from pyromq.remoting import BodyLimit, split_address
 from pyromq.store import PutStatus
 from pyromq.store.tags import SCHEDULE_TOPIC, TIMED_TOPICS
 
@@ -98,6 +99,11 @@ def born_host(connection: Connection) -> bytes:
         connection.context = host
     known: bytes = host
     return known
+
+
+def message_limit(size: int) -> BodyLimit:
+    """From which size on a message is refused unread. One that is only a little too large gets its usual answer."""
+    return BodyLimit(size + SMALL_BODY, "maxMessageSize", ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL.format(limit=size))
 
 
 class SendProcessor:

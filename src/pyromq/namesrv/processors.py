@@ -77,7 +77,7 @@ class BrokerProcessors:
             # A compressed body may be a thousand times as large inside.
             RequestCode.REGISTER_BROKER: with_read(_registered, self.register, on_loop=1024),
             RequestCode.UNREGISTER_BROKER: self.unregister,
-            RequestCode.QUERY_DATA_VERSION: self.query_data_version,
+            RequestCode.QUERY_DATA_VERSION: with_body(_data_version, self.query_data_version),
             RequestCode.BROKER_HEARTBEAT: self.heartbeat,
             RequestCode.REGISTER_TOPIC_IN_NAMESRV: with_body(_route, self.register_topic),
         }
@@ -129,11 +129,10 @@ class BrokerProcessors:
         self._tell(departed.news)
         return request.reply()
 
-    def query_data_version(self, connection: Connection, request: Command) -> Command:
+    def query_data_version(self, connection: Connection, request: Command, version: DataVersion | None) -> Command:
         address = request.header(BrokerIdentity).broker_addr
-        content = request.body_bytes
         known = self._tables.data_version(address)
-        changed = known is None or not content or DataVersion.decode(content) != known
+        changed = known is None or version is None or version != known
         self._tables.heard_of(address, self._clock())
         return request.reply(header=QueryDataVersionReply(changed), body=known.encode() if known is not None else None)
 
@@ -321,6 +320,10 @@ def _registered(request: Command) -> RegisterBrokerBody | None:
     if header.body_crc32 and header.body_crc32 != body_crc32(content):
         return None
     return RegisterBrokerBody.decode(content, version=request.version, compressed=header.compressed)
+
+
+def _data_version(content: bytes) -> DataVersion | None:
+    return DataVersion.decode(content) if content else None
 
 
 def _route(content: bytes) -> TopicRouteData | None:

@@ -1,16 +1,19 @@
 """The fast way to read FastJSON's dialect: rewrite it as plain JSON, step by step, and let msgspec read that.
 
-Each step splits the text, with one pattern and no Python code, into what stays and the things between that one kind of
-quirk is about; these are written anew, and all is joined again. A pattern meets each character once. Whatever the
-steps do not know stays as it is, so that msgspec refuses it and nothing is accepted that the general reader
-(`fastjson_reader`) refuses. A `$ref`, and an object key with containers inside, are left to that one.
+Each step splits the text, with one pattern, into what stays and the things between that one kind of quirk is about;
+these are written anew, and all is joined again. A pattern meets each character once. Whatever the steps do not know
+stays as it is, so that msgspec refuses it and nothing is accepted that the general reader (`fastjson_reader`) refuses.
+A `$ref`, and an object key with containers inside, are left to that one.
+
+A match steps over a thousand tokens at most: a pattern that ran through a megabyte would keep the interpreter to
+itself for a tenth of a second, also in a thread.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from itertools import chain
+from itertools import chain, count
 from json.encoder import encode_basestring
 from typing import Final
 
@@ -29,15 +32,14 @@ _PLAIN_STRING = rf'"[^"\\\x00-\x1f]*+(?:{_ESCAPED_PLAINLY}[^"\\\x00-\x1f]*+)*+"'
 
 
 def _step(stays: str, quirk: str) -> re.Pattern[str]:
-    """Splits a text. The end counts as a quirk: a pattern that found nothing there would look from every character."""
-    return re.compile(rf"((?:{stays})*+)({quirk}|\Z)", re.DOTALL)
+    """Matches what stays, and the quirk behind it if there is one. Where it can do neither the text is wrong."""
+    return re.compile(rf"((?:{stays}){{0,1000}}+)({quirk}|)", re.DOTALL)
 
 
-# Strings that are not plain, comments, and blanks that JSON does not have. A quote that ends nowhere stays.
-_ODD_STRING = rf"""(?!{_PLAIN_STRING}){_STRING}|'[^'\\]*+(?:\\.[^'\\]*+)*+'"""
+# Strings that are not plain, comments, and blanks that JSON does not have.
 _STRINGS = _step(
-    rf"""[^"'/\f\x08]++|{_PLAIN_STRING}|(?!{_ODD_STRING})["']|/(?![*/])|/\*(?!.*?\*/)""",
-    rf"""{_ODD_STRING}|/\*.*?\*/|//[^\n]*+|[\f\x08]++""",
+    rf"""[^"'/\f\x08]++|{_PLAIN_STRING}|/(?![*/])""",
+    rf"""(?!{_PLAIN_STRING}){_STRING}|'[^'\\]*+(?:\\.[^'\\]*+)*+'|/\*.*?\*/|//[^\n]*+|[\f\x08]++""",
 )
 _HAS_ODD_STRINGS = re.compile(r"['/\\\x00-\x1f]")
 
@@ -82,22 +84,21 @@ def loads_rewritten(text: str) -> object:
 def _loads(text: str) -> object:
     if _HAS_ODD_STRINGS.search(text):
         stays, quirks = _split(_STRINGS, text)
-        text = _woven(stays, [_plain_string(quirk) for quirk in quirks])
+        text = _woven(stays, [_plain_string(quirk) if quirk else "" for quirk in quirks])
     text = text.rstrip(" \t\n\r").removesuffix(",")  # FastJSON 2 lets one comma pass after the value
     object_keys: list[ObjectKey] = []
     if _HAS_OBJECT_KEYS.search(text):
         stays, objects = _split(_OBJECT_KEYS, text)
-        object_keys = _object_keys(objects)
-        text = _woven(stays, [f'"{_MARK}{number}"' for number in range(len(objects))])
+        object_keys = _object_keys([each for each in objects if each])
+        numbers = count()
+        text = _woven(stays, [f'"{_MARK}{next(numbers)}"' if each else "" for each in objects])
     stays, keys = _split(_BARE_KEYS, text)
-    text = '"'.join(chain.from_iterable(zip(stays, [*keys, ""], strict=True)))[:-1]
+    text = _woven(stays, [f'"{key}"' if key else "" for key in keys])
     try:
         value: object = _decode(text)
     except ValueError:
         stays, quirks = _split(_EXTRAS, text)
-        if not quirks:
-            raise
-        text = _woven(stays, ["-" if quirk[0] == "-" else "" for quirk in quirks])
+        text = _woven(stays, ["-" if quirk[:1] == "-" else "" for quirk in quirks])
         value = _decode(text)
     if _MANY_DIGITS.search(text):
         _check_long_numbers(_split(_LONG_NUMBERS, text)[1])
@@ -109,16 +110,23 @@ def _loads(text: str) -> object:
 
 
 def _split(step: re.Pattern[str], text: str) -> tuple[list[str], list[str]]:
-    """What stays and the quirks between; of the former there is one more."""
-    parts = step.split(text)
-    stays, quirks = parts[1::3], parts[2::3]
-    while quirks and not quirks[-1]:
-        quirks.pop()
-    return stays[: len(quirks) + 1], quirks
+    """What stays, and behind each part the quirk, or nothing."""
+    stays: list[str] = []
+    quirks: list[str] = []
+    pos = 0
+    while pos < len(text):
+        match = step.match(text, pos)
+        if match is None or match.end() == pos:
+            raise ValueError(f"unexpected {text[pos]!r}")
+        before, quirk = match.groups()
+        stays.append(before)
+        quirks.append(quirk)
+        pos = match.end()
+    return stays, quirks
 
 
 def _woven(stays: list[str], written: list[str]) -> str:
-    return "".join(chain.from_iterable(zip(stays, [*written, ""], strict=True)))
+    return "".join(chain.from_iterable(zip(stays, written, strict=True)))
 
 
 def _plain_string(quirk: str) -> str:

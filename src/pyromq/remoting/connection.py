@@ -378,7 +378,7 @@ class Connection(asyncio.Protocol):
             f"the body of request {request.code} has {size} bytes; at most {limit.size} are taken ({limit.setting})"
         )
         logger.warning("%s: %s", self.peer, remark)
-        self.reply(request, request.reply(limit.code, remark))
+        self.reply(request, request.reply(limit.code, limit.remark or remark))
 
     def _take_commands(self) -> None:
         next_command = self._decoder.next

@@ -36,28 +36,29 @@ class Rule:
 
 
 class BodyLimit(NamedTuple):
-    """Most bytes of a body, the setting that says so, and the code that refuses more."""
+    """Most bytes of a body, the setting that says so, and how more is refused."""
 
     size: int
     setting: str
     code: ResponseCode = ResponseCode.SYSTEM_ERROR
+    remark: str = ""  # in place of one that names size and setting
 
 
-_SMALL = BodyLimit(SMALL_BODY, "the same for every request without a large body")
+_SMALL = BodyLimit(SMALL_BODY, "the same for all requests without lists or messages")
 
 
 def body_limits(
-    rules: Mapping[int, Rule], *, max_list: int, max_frame: int, max_message: Callable[[], int] | None = None
+    rules: Mapping[int, Rule], *, max_list: int, max_frame: int, message: Callable[[], BodyLimit] | None = None
 ) -> Callable[[int], BodyLimit]:
-    """The limit for the body of a request, by its code. `max_message` is asked each time: it may change."""
+    """The limit for the body of a request, by its code. `message` is asked each time: that limit may change."""
     lists = BodyLimit(max_list, "maxRequestBodySize")
     frames = BodyLimit(max_frame, "com.rocketmq.remoting.frameMaxLength")
 
     def limit(code: int) -> BodyLimit:
         rule = rules.get(code)
         body = rule.body if rule is not None else BodySize.SMALL
-        if body is BodySize.MESSAGE and max_message is not None:
-            return BodyLimit(max_message(), "maxMessageSize", ResponseCode.MESSAGE_ILLEGAL)
+        if body is BodySize.MESSAGE and message is not None:
+            return message()
         if body is BodySize.LIST:
             return lists
         return frames if body is BodySize.FRAME else _SMALL

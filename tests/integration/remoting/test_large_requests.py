@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 KiB, MiB = 1024, 1024 * 1024
 SEND, BEAT, ASK, UNKNOWN = 10, 34, 105, 999
 RULES = {SEND: Rule(BodySize.MESSAGE), BEAT: Rule(BodySize.LIST), ASK: Rule()}
-LIMITS = body_limits(RULES, max_list=1 * MiB, max_frame=16 * MiB, max_message=lambda: 4 * MiB)
+MESSAGE = BodyLimit(4 * MiB, "maxMessageSize", ResponseCode.MESSAGE_ILLEGAL)
+LIMITS = body_limits(RULES, max_list=1 * MiB, max_frame=16 * MiB, message=lambda: MESSAGE)
 
 
 def size(connection: Connection, command: Command) -> Command:
@@ -35,7 +36,7 @@ TABLE = {SEND: size, BEAT: size, ASK: size}
 
 
 def test_each_kind_of_body_has_its_limit():
-    assert LIMITS(SEND) == BodyLimit(4 * MiB, "maxMessageSize", ResponseCode.MESSAGE_ILLEGAL)
+    assert LIMITS(SEND) == MESSAGE
     assert LIMITS(BEAT) == BodyLimit(1 * MiB, "maxRequestBodySize")
     assert LIMITS(ASK).size == LIMITS(UNKNOWN).size == 64 * KiB
 

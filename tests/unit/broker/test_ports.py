@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from pyromq.broker.ports import Ports
+from pyromq.broker.send import message_limit
 from pyromq.errors import ConfigError
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import Command
@@ -25,7 +26,7 @@ class Nobody:
 
 
 def new_ports(config=CONFIG, ha_port=0):
-    return Ports(config, ha_port, Nobody(), TlsConfig())
+    return Ports(config, ha_port, Nobody(), TlsConfig(), lambda: message_limit(4 << 20))
 
 
 async def test_ports_of_the_systems_choice_lie_together_however_many_brokers_there_are():

@@ -9,6 +9,8 @@ import pytest
 
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
 from pyromq.protocol.fastjson import MAX_DEPTH, MAX_GENERAL, ObjectKey, dumps, loads, loads_tolerant
+from pyromq.protocol.fastjson_reader import Reader
+from pyromq.protocol.fastjson_rewrite import NotRewritten, loads_rewritten
 from pyromq.protocol.message_queue import MessageQueue
 
 QUEUE = '{"brokerName":"rack1","queueId":3,"topic":"orders"}'
@@ -304,3 +306,19 @@ def test_a_large_table_of_integer_keys_is_read():
     assert len(text) > 4 * 1024 * 1024
     value = loads(text)
     assert value["offsetTable"]["t149999@g"] == {"0": 149999, "1": 12345678}  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["['a'," + '"b",' * 3000 + "1]", "[+1," + "[]," * 3000 + "'x']", "{0:1," + '"k":2,' * 3000 + "'l':3}"],
+)
+def test_long_stretches_of_plain_json_between_quirks_stay(text):
+    assert loads_rewritten(text) == Reader(text).read()
+
+
+@pytest.mark.parametrize(
+    "part", ["/* ", "'\\' ", "\"\\' ", "{'", "{ ,", "[ ", "0 ", "{}:", "{{", '{"a"', "1.", "+", ", ", "'a", "{'a'}: "]
+)
+def test_the_rewriting_meets_each_character_once(part):
+    with pytest.raises(NotRewritten):
+        loads_rewritten(part * (300_000 // len(part)))

@@ -20,6 +20,7 @@ from pyromq.protocol.headers import (
     QueryTopicConsumeByWho,
     QueryTopicsByConsumer,
 )
+from pyromq.remoting import with_body
 
 from ..groups import MAX_GROUP_LENGTH
 from ..topics import is_legal_name
@@ -151,15 +152,14 @@ class GroupProcessors:
 
     def table(self) -> dict[int, Processor]:
         return {
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: with_body(SubscriptionGroupConfig.decode, self.update),
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get,
         }
 
-    async def update(self, connection: Connection, request: Command) -> Command:
+    async def update(self, connection: Connection, request: Command, config: SubscriptionGroupConfig) -> Command:
         _refuse_on_slave(self._live)
-        config = SubscriptionGroupConfig.decode(request.body_bytes)
         if not config.group_name.strip():
             raise ServerError("The specified group is blank.")
         if len(config.group_name) > MAX_GROUP_LENGTH or not is_legal_name(config.group_name):

@@ -29,6 +29,7 @@ from pyromq.protocol.headers import (
     GetProducerConnectionList,
     UnregisterClient,
 )
+from pyromq.remoting import with_body
 
 from ..filters.consumer_filters import compiled, is_tag_type, not_allowed
 from ..topics import can_be_topic, retry_topic
@@ -72,18 +73,17 @@ class ClientProcessors:
 
     def table(self) -> dict[int, Processor]:
         return {
-            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.HEART_BEAT: with_body(HeartbeatData.decode, self.heartbeat),
             RequestCode.UNREGISTER_CLIENT: self.unregister,
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_ids,
-            RequestCode.CHECK_CLIENT_CONFIG: self.check_client_config,
+            RequestCode.CHECK_CLIENT_CONFIG: with_body(CheckClientRequestBody.decode, self.check_client_config),
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumer_connections,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producer_connections,
             RequestCode.GET_ALL_PRODUCER_INFO: self.all_producers,
         }
 
-    def heartbeat(self, connection: Connection, request: Command) -> Command | Awaitable[Command]:
+    def heartbeat(self, connection: Connection, request: Command, data: HeartbeatData) -> Command | Awaitable[Command]:
         """34. The answer has no fields of its own: one of them would make 5.x clients leave out their subscriptions."""
-        data = HeartbeatData.decode(request.body_bytes)
         quiet = set()
         for consumer in data.consumer_data_set:
             # A group that may not be made is a member's own trouble: its pulls are refused, its heartbeats are not.
@@ -121,9 +121,9 @@ class ClientProcessors:
             raise ServerError(f"no consumer for this group, {name}")
         return request.reply(body=ConsumerIdList([info.client_id for info in group.connections.values()]).encode())
 
-    def check_client_config(self, connection: Connection, request: Command) -> Command:
+    def check_client_config(self, connection: Connection, request: Command, body: CheckClientRequestBody) -> Command:
         """46: clients ask it before they start, for a subscription that selects by more than tags."""
-        subscription = CheckClientRequestBody.decode(request.body_bytes).subscription_data
+        subscription = body.subscription_data
         if not is_tag_type(subscription.expression_type):
             if not self._live.config.enable_property_filter:
                 raise not_allowed(subscription.expression_type)
@@ -172,15 +172,16 @@ class LockProcessors:
         self._monotonic = monotonic
 
     def table(self) -> dict[int, Processor]:
-        return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
+        return {
+            RequestCode.LOCK_BATCH_MQ: with_body(LockBatchRequestBody.decode, self.lock),
+            RequestCode.UNLOCK_BATCH_MQ: with_body(UnlockBatchRequestBody.decode, self.unlock),
+        }
 
-    def lock(self, connection: Connection, request: Command) -> Command:
-        body = LockBatchRequestBody.decode(request.body_bytes)
+    def lock(self, connection: Connection, request: Command, body: LockBatchRequestBody) -> Command:
         held = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, self._monotonic())
         return request.reply(body=LockBatchResponseBody(held).encode())
 
-    def unlock(self, connection: Connection, request: Command) -> Command:
-        body = UnlockBatchRequestBody.decode(request.body_bytes)
+    def unlock(self, connection: Connection, request: Command, body: UnlockBatchRequestBody) -> Command:
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
         return request.reply()
 

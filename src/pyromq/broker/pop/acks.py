@@ -15,6 +15,7 @@ from pyromq.protocol.bodies import BatchAck, BatchAckMessageRequestBody
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import AckMessage, ChangeInvisibleTime, ChangeInvisibleTimeReply
 from pyromq.protocol.pop_handle import ORDER_REVIVE_QUEUE, PopHandle, decode_handle, marked_topic
+from pyromq.remoting import with_body
 from pyromq.store import PutStatus
 
 from ..groups import MAX_GROUP_LENGTH
@@ -57,7 +58,7 @@ class AckProcessors:
     def table(self) -> dict[int, Processor]:
         return {
             RequestCode.ACK_MESSAGE: self.ack,
-            RequestCode.BATCH_ACK_MESSAGE: self.ack_batch,
+            RequestCode.BATCH_ACK_MESSAGE: with_body(_batch, self.ack_batch),
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change,
         }
 
@@ -73,8 +74,9 @@ class AckProcessors:
         self._log.put_ack(_acked_with(queue, handle), [header.offset], answer.stored)
         return None
 
-    def ack_batch(self, connection: Connection, request: Command) -> Command | None:
-        body = BatchAckMessageRequestBody.decode(request.body_bytes) if request.body_bytes else None
+    def ack_batch(
+        self, connection: Connection, request: Command, body: BatchAckMessageRequestBody | None
+    ) -> Command | None:
         if body is None or not body.acks:
             raise NoMessage("there is nothing to acknowledge")
         broker_name = body.broker_name or self._live.config.broker_name
@@ -233,3 +235,7 @@ class _Answer:
         self._left -= 1
         if not self._left:
             self._connection.reply(self._request, self._reply)
+
+
+def _batch(content: bytes) -> BatchAckMessageRequestBody | None:
+    return BatchAckMessageRequestBody.decode(content) if content else None

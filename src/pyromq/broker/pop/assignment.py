@@ -30,6 +30,7 @@ from pyromq.protocol.command import Command
 from pyromq.protocol.headers import GetRouteInfo
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.permissions import PERM_READ
+from pyromq.remoting import with_body
 from pyromq.remoting.name_servers import NameServers
 
 from ..topics import RETRY_PREFIX
@@ -100,13 +101,12 @@ class AssignmentProcessors:
 
     def table(self) -> dict[int, Processor]:
         return {
-            RequestCode.QUERY_ASSIGNMENT: self.query,
-            RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_mode,
+            RequestCode.QUERY_ASSIGNMENT: with_body(QueryAssignmentRequestBody.decode, self.query),
+            RequestCode.SET_MESSAGE_REQUEST_MODE: with_body(SetMessageRequestModeRequestBody.decode, self.set_mode),
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self.all_modes,
         }
 
-    async def query(self, connection: Connection, request: Command) -> Command:
-        body = QueryAssignmentRequestBody.decode(request.body_bytes)
+    async def query(self, connection: Connection, request: Command, body: QueryAssignmentRequestBody) -> Command:
         mode = self._modes.get(body.topic, body.consumer_group) or self._default_mode(body.topic)
         queues = await self._assigned(body, mode)
         assignments = None
@@ -114,8 +114,9 @@ class AssignmentProcessors:
             assignments = [MessageQueueAssignment(message_queue=queue, mode=mode.mode) for queue in queues]
         return request.reply(body=QueryAssignmentResponseBody(message_queue_assignments=assignments).encode())
 
-    async def set_mode(self, connection: Connection, request: Command) -> Command:
-        mode = SetMessageRequestModeRequestBody.decode(request.body_bytes)
+    async def set_mode(
+        self, connection: Connection, request: Command, mode: SetMessageRequestModeRequestBody
+    ) -> Command:
         if mode.topic.startswith(RETRY_PREFIX):
             raise NoPermission("retry topic is not allowed to set mode")
         if mode.topic not in self._topics:

@@ -1,0 +1,86 @@
+"""Every request code that a broker serves, and what holds for it by the code alone. One line per code.
+
+Who serves it stands in `assembly.Parts`; a test walks both. A code without a line here is served nowhere.
+"""
+
+from __future__ import annotations
+
+from pyromq.protocol.codes import RequestCode as Code
+from pyromq.remoting import BodySize, Rule
+
+RULES: dict[int, Rule] = {
+    # Messages in
+    Code.SEND_MESSAGE: Rule(BodySize.MESSAGE),
+    Code.SEND_MESSAGE_V2: Rule(BodySize.MESSAGE),
+    Code.SEND_BATCH_MESSAGE: Rule(BodySize.MESSAGE),
+    Code.SEND_REPLY_MESSAGE: Rule(BodySize.MESSAGE),
+    Code.SEND_REPLY_MESSAGE_V2: Rule(BodySize.MESSAGE),
+    Code.CONSUMER_SEND_MSG_BACK: Rule(),
+    Code.END_TRANSACTION: Rule(),
+    Code.RECALL_MESSAGE: Rule(),
+    # Messages out
+    Code.PULL_MESSAGE: Rule(on_vip_port=False),
+    Code.LITE_PULL_MESSAGE: Rule(on_vip_port=False),
+    Code.POP_MESSAGE: Rule(),
+    Code.PEEK_MESSAGE: Rule(),
+    Code.ACK_MESSAGE: Rule(),
+    Code.BATCH_ACK_MESSAGE: Rule(BodySize.LIST),
+    Code.CHANGE_MESSAGE_INVISIBLETIME: Rule(),
+    Code.NOTIFICATION: Rule(),
+    Code.POLLING_INFO: Rule(),
+    Code.QUERY_MESSAGE: Rule(),
+    Code.VIEW_MESSAGE_BY_ID: Rule(),
+    # Clients, their queues and offsets
+    Code.HEART_BEAT: Rule(BodySize.LIST),
+    Code.UNREGISTER_CLIENT: Rule(),
+    Code.CHECK_CLIENT_CONFIG: Rule(),
+    Code.GET_CONSUMER_LIST_BY_GROUP: Rule(),
+    Code.LOCK_BATCH_MQ: Rule(BodySize.LIST),
+    Code.UNLOCK_BATCH_MQ: Rule(BodySize.LIST),
+    Code.QUERY_ASSIGNMENT: Rule(),
+    Code.QUERY_CONSUMER_OFFSET: Rule(),
+    Code.UPDATE_CONSUMER_OFFSET: Rule(),
+    Code.SEARCH_OFFSET_BY_TIMESTAMP: Rule(),
+    Code.GET_MAX_OFFSET: Rule(),
+    Code.GET_MIN_OFFSET: Rule(),
+    Code.GET_EARLIEST_MSG_STORETIME: Rule(),
+    # Administration, and what slaves copy
+    Code.UPDATE_AND_CREATE_TOPIC: Rule(),
+    Code.GET_ALL_TOPIC_CONFIG: Rule(),
+    Code.UPDATE_BROKER_CONFIG: Rule(),
+    Code.GET_BROKER_CONFIG: Rule(),
+    Code.GET_BROKER_RUNTIME_INFO: Rule(),
+    Code.GET_ALL_CONSUMER_OFFSET: Rule(),
+    Code.GET_ALL_DELAY_OFFSET: Rule(),
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Rule(),
+    Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Rule(),
+    Code.GET_TOPIC_STATS_INFO: Rule(),
+    Code.GET_CONSUMER_CONNECTION_LIST: Rule(),
+    Code.GET_PRODUCER_CONNECTION_LIST: Rule(),
+    Code.DELETE_SUBSCRIPTIONGROUP: Rule(),
+    Code.GET_CONSUME_STATS: Rule(),
+    Code.DELETE_TOPIC_IN_BROKER: Rule(),
+    Code.INVOKE_BROKER_TO_RESET_OFFSET: Rule(),
+    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Rule(),
+    Code.QUERY_TOPIC_CONSUME_BY_WHO: Rule(),
+    Code.QUERY_CONSUME_TIME_SPAN: Rule(),
+    Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Rule(),
+    Code.CLEAN_EXPIRED_CONSUMEQUEUE: Rule(),
+    Code.GET_CONSUMER_RUNNING_INFO: Rule(),
+    Code.QUERY_CORRECTION_OFFSET: Rule(),
+    Code.CONSUME_MESSAGE_DIRECTLY: Rule(),
+    Code.CLONE_GROUP_OFFSET: Rule(),
+    Code.VIEW_BROKER_STATS_DATA: Rule(),
+    Code.CLEAN_UNUSED_TOPIC: Rule(),
+    Code.GET_BROKER_CONSUME_STATS: Rule(),
+    Code.QUERY_CONSUME_QUEUE: Rule(),
+    Code.RESUME_CHECK_HALF_MESSAGE: Rule(),
+    Code.GET_ALL_PRODUCER_INFO: Rule(),
+    Code.DELETE_EXPIRED_COMMITLOG: Rule(),
+    Code.QUERY_TOPICS_BY_CONSUMER: Rule(),
+    Code.QUERY_SUBSCRIPTION_BY_CONSUMER: Rule(),
+    Code.GET_TOPIC_CONFIG: Rule(),
+    Code.GET_SUBSCRIPTIONGROUP_CONFIG: Rule(),
+    Code.SET_MESSAGE_REQUEST_MODE: Rule(),
+    Code.GET_ALL_MESSAGE_REQUEST_MODE: Rule(),
+}
