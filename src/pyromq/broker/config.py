@@ -261,6 +261,21 @@ class BrokerConfig:
         "Pops that are held in memory while it is decided what comes back; what is beyond waits on disk.",
         min=1,
     )
+    max_held_pulls_per_connection: int = option(
+        "maxHeldPullsPerConnection",
+        20_000,
+        "Pulls of one connection that may wait for messages; the next gets code 2. Raise it for clients that consume "
+        "from more queues of this broker.",
+        min=1,
+        hot=True,
+    )
+    max_held_pulls_per_queue: int = option(
+        "maxHeldPullsPerQueue",
+        10_000,
+        "Pulls that may wait for the same queue; the next gets code 2. Raise it for more groups or broadcast members.",
+        min=1,
+        hot=True,
+    )
     pop_polling: int = option(
         "popPollingSize", 1024, "Pops of one group that may wait for the same queue.", min=0, hot=True
     )

@@ -39,43 +39,58 @@ class HeldPull:
 
 
 class HeldPulls:
-    """The pulls that wait, by queue. Waiting costs nothing; a queue that nobody waits for costs one look-up."""
+    """The pulls that wait, by queue. Waiting costs nothing; a queue that nobody waits for costs one look-up.
+
+    A pull is here until `remove` says that it is answered, so that whoever goes through many of them in several turns
+    of the event loop can be overtaken by others.
+    """
 
     def __init__(self) -> None:
-        self._by_queue: dict[ConsumeQueue, list[HeldPull]] = {}
+        self._by_queue: dict[ConsumeQueue, dict[HeldPull, None]] = {}
+        self._by_connection: dict[Connection, int] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._by_queue.values()))
 
+    def of_queue(self, queue: ConsumeQueue) -> int:
+        return len(self._by_queue.get(queue, ()))
+
+    def of_connection(self, connection: Connection) -> int:
+        return self._by_connection.get(connection, 0)
+
     def hold(self, pull: HeldPull) -> None:
-        self._by_queue.setdefault(pull.queue, []).append(pull)
+        self._by_queue.setdefault(pull.queue, {})[pull] = None
+        self._by_connection[pull.connection] = self._by_connection.get(pull.connection, 0) + 1
 
-    def take(self, queue: ConsumeQueue) -> list[HeldPull]:
-        """Remove and return the pulls that wait for `queue`, which got a message; who is not served is held again."""
-        return self._by_queue.pop(queue, [])
+    def remove(self, pull: HeldPull) -> bool:
+        """Whether the pull was still here."""
+        pulls = self._by_queue.get(pull.queue)
+        if pulls is None or pull not in pulls:
+            return False
+        del pulls[pull]
+        if not pulls:
+            del self._by_queue[pull.queue]
+        left = self._by_connection[pull.connection] - 1
+        if left:
+            self._by_connection[pull.connection] = left
+        else:
+            del self._by_connection[pull.connection]
+        return True
 
-    def take_topic(self, topic: str) -> list[HeldPull]:
-        """Remove and return the pulls that wait for any queue of `topic`."""
-        return [pull for queue in list(self._by_queue) if queue.topic == topic for pull in self.take(queue)]
+    def __contains__(self, pull: HeldPull) -> bool:
+        return pull in self._by_queue.get(pull.queue, ())
 
-    def expire(self, now: float) -> list[HeldPull]:
-        """Remove and return every pull that has waited long enough, or whose peer is gone.
+    def waiting_for(self, queue: ConsumeQueue) -> list[HeldPull]:
+        """The pulls that wait for `queue`, those that came first in front."""
+        return list(self._by_queue.get(queue, ()))
 
-        Also those that messages were passed over for: their consumers learn how far they are, and commit that.
-        """
-        expired: list[HeldPull] = []
-        for queue, pulls in list(self._by_queue.items()):
-            left = [pull for pull in pulls if pull.goes_on_waiting(now)]
-            if len(left) < len(pulls):
-                expired += [pull for pull in pulls if not pull.goes_on_waiting(now)]
-                if left:
-                    self._by_queue[queue] = left
-                else:
-                    del self._by_queue[queue]
-        return expired
+    def queues(self) -> list[ConsumeQueue]:
+        """The queues that somebody waits for."""
+        return list(self._by_queue)
 
     def clear(self) -> list[HeldPull]:
         """Remove and return all: the broker stops."""
         pulls = [pull for pulls in self._by_queue.values() for pull in pulls]
         self._by_queue.clear()
+        self._by_connection.clear()
         return pulls

@@ -21,6 +21,7 @@ from pyromq.errors import (
     SubscriptionNotExist,
     SubscriptionNotLatest,
     SubscriptionParseFailed,
+    SystemBusy,
     TopicNotFound,
 )
 from pyromq.protocol.bodies.heartbeat import MessageModel
@@ -29,14 +30,16 @@ from pyromq.protocol.hashing import java_hash
 from pyromq.protocol.headers import PullMessage
 from pyromq.protocol.permissions import PERM_READ
 from pyromq.store import GetStatus
+from pyromq.store.format import ENTRY
 
 from .filters.consumer_filters import TAG, is_tag_type, not_allowed, selection_of_expression
 from .held_pulls import HeldPull, HeldPulls
 from .send import FAQ
 from .topics import RETRY_PREFIX
+from .turns import in_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyromq.protocol.bodies.heartbeat import SubscriptionData
     from pyromq.protocol.command import Command
@@ -55,6 +58,8 @@ SUBSCRIPTION = 4
 
 # One pull looks at as many entries as it wants messages, if that is more than 800, and others wait meanwhile.
 _MOST_WANTED = 16_000
+# So many new messages are looked at once for all pulls that select by tags.
+_FEW = 32
 
 ALL = "*"
 _EVERYTHING: Selection = (None, None, None)
@@ -91,6 +96,8 @@ class PullProcessor:
         self._offset_moved = offset_moved
         self._loop = asyncio.get_running_loop()
         self.held = HeldPulls()
+        # The queues whose pulls are being woken, and whether messages came meanwhile.
+        self._waking: dict[ConsumeQueue, bool] = {}
 
     def table(self) -> dict[int, Processor]:
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
@@ -110,6 +117,7 @@ class PullProcessor:
             config = self._live.config
             wait = header.suspend_timeout_millis if config.long_polling else config.short_polling_ms
             deadline = self._loop.time() + wait / 1000
+            self._check_room(connection, queue)
             self.held.hold(HeldPull(connection, request, queue, offset, deadline, selection))
             return None
         return self._reply(request, header, offset, found, began)
@@ -121,11 +129,57 @@ class PullProcessor:
 
     # Pulls that wait
 
+    def _check_room(self, connection: Connection, queue: ConsumeQueue) -> None:
+        config = self._live.config
+        if self.held.of_connection(connection) >= config.max_held_pulls_per_connection:
+            most, setting = config.max_held_pulls_per_connection, "maxHeldPullsPerConnection"
+            raise SystemBusy(f"{most} pulls of this connection wait already, as many as may ({setting})")
+        if self.held.of_queue(queue) >= config.max_held_pulls_per_queue:
+            most, setting = config.max_held_pulls_per_queue, "maxHeldPullsPerQueue"
+            raise SystemBusy(f"{most} pulls wait for this queue already, as many as may ({setting})")
+
     def arrived(self, queue: ConsumeQueue) -> None:
-        """A queue got messages: answer the pulls that wait for them."""
-        for pull in self.held.take(queue):
-            if not pull.connection.closed and not self._answer(pull):
-                self.held.hold(pull)
+        """A queue got messages: answer the pulls that wait for them, in this turn if there are not very many."""
+        if not self.held.of_queue(queue):
+            return
+        if queue in self._waking:
+            self._waking[queue] = True
+            return
+        self._waking[queue] = True
+        in_turns(self._loop, self._wake(queue))
+
+    def _wake(self, queue: ConsumeQueue) -> Iterator[None]:
+        try:
+            while self._waking[queue]:
+                self._waking[queue] = False
+                codes: dict[int, list[int]] = {}
+                for pull in self.held.waiting_for(queue):
+                    if pull in self.held and self._is_answered(pull, codes):
+                        self.held.remove(pull)
+                    yield
+        finally:
+            del self._waking[queue]
+
+    def _is_answered(self, pull: HeldPull, codes: dict[int, list[int]]) -> bool:
+        if pull.connection.closed:
+            return True
+        tags, match, units = pull.selection
+        if tags is not None and match is None and units is None and self._passes_over(pull, tags, codes):
+            return False
+        return self._answer(pull)
+
+    def _passes_over(self, pull: HeldPull, tags: Tags, codes: dict[int, list[int]]) -> bool:
+        """Whether none of a few new messages has the tags that a pull waits for. `codes` spares others the look."""
+        queue, offset = pull.queue, pull.looked_at
+        if queue.ext is not None or not queue.min_offset <= offset < queue.max_offset <= offset + _FEW:
+            return False
+        found = codes.get(offset)
+        if found is None:
+            found = codes[offset] = [code for _, _, code in ENTRY.iter_unpack(queue.entries(offset, _FEW))]
+        if any(map(tags, found)):
+            return False
+        pull.looked_at = offset + len(found)
+        return True
 
     def _answer(self, pull: HeldPull) -> bool:
         """Answer a held pull if there is something for it now."""
@@ -144,14 +198,26 @@ class PullProcessor:
         return True
 
     def expire(self) -> None:
-        """To be called every now and then: answer the pulls that have waited long enough."""
-        for pull in self.held.expire(self._loop.time()):
-            self._give_up(pull)
+        """To be called every now and then: answer the pulls that have waited long enough, or whose peer is gone.
+
+        Also those that messages were passed over for: their consumers learn how far they are, and commit that.
+        """
+        in_turns(self._loop, self._expire(self._loop.time()))
+
+    def _expire(self, now: float) -> Iterator[None]:
+        for queue in self.held.queues():
+            for pull in self.held.waiting_for(queue):
+                if not pull.goes_on_waiting(now) and self.held.remove(pull):
+                    self._give_up(pull)
+                yield
 
     def forget(self, topic: str) -> None:
         """The queues of `topic` are gone: answer the pulls that wait for them."""
-        for pull in self.held.take_topic(topic):
-            self._give_up(pull)
+        for queue in self.held.queues():
+            if queue.topic == topic:
+                for pull in self.held.waiting_for(queue):
+                    self.held.remove(pull)
+                    self._give_up(pull)
 
     def stop(self) -> None:
         """Answer all pulls that wait; the broker is about to stop."""

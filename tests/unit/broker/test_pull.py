@@ -200,13 +200,89 @@ async def test_the_checks_come_in_order_with_their_codes_and_remarks(parts, tmp_
     strict.close()
 
 
+async def all_are_woken(parts):
+    """Thousands are woken in several turns."""
+    async with asyncio.timeout(10):
+        while parts.pulls._waking:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
 async def test_thousands_of_held_pulls_wait_and_are_served_together(parts):
     peers = [Peer() for _ in range(2000)]
     for peer in peers:
         await parts.ask(peer, pull_request(0, sys_flag=SUSPEND | 4))
     await parts.send(b"hello")
-    await asyncio.sleep(0)
+    await all_are_woken(parts)
     assert all(len(peer.replies) == 1 for peer in peers)
+
+
+@pytest.mark.slow
+async def test_a_message_costs_little_for_thousands_of_pulls_that_do_not_want_it(parts, monkeypatch):
+    for number in range(5000):
+        request = pull_request(0, sys_flag=SUSPEND | 4, subscription=f"tag{number}")
+        assert await parts.ask(Peer(), request) is None
+    reads = []
+    get = parts.store.get
+
+    def counted(*args: Any) -> Any:
+        reads.append(args)
+        return get(*args)
+
+    monkeypatch.setattr(parts.store, "get", counted)
+    await parts.send(b"hello", "TAGS\x01tag77")
+    await all_are_woken(parts)
+    assert len(parts.pulls.held) == 4999
+    # Read for the one that gets it, and for those whose tags have the same hash, of whom there are none.
+    assert len(reads) == 1
+
+
+async def test_a_message_that_comes_while_others_are_woken_is_not_missed(parts, monkeypatch):
+    monkeypatch.setattr("pyromq.broker.turns._TURN", 0.0)
+    peers = [Peer() for _ in range(20)]
+    for number, peer in enumerate(peers):
+        await parts.ask(peer, pull_request(0, sys_flag=SUSPEND | 4, subscription="even" if number % 2 else "odd"))
+    await parts.send(b"1", "TAGS\x01odd")
+    await parts.send(b"2", "TAGS\x01even")
+    await all_are_woken(parts)
+    assert [len(peer.replies) for peer in peers] == [1] * 20
+
+
+async def test_pulls_that_wait_are_answered_at_the_stop_though_they_are_being_woken(parts, monkeypatch):
+    monkeypatch.setattr("pyromq.broker.turns._TURN", 0.0)
+    peers = [Peer() for _ in range(50)]
+    for peer in peers:
+        await parts.ask(peer, pull_request(0, sys_flag=SUSPEND | 4))
+    await parts.send(b"hello")
+    parts.pulls.stop()
+    assert [len(peer.replies) for peer in peers] == [1] * 50
+    for _ in range(60):
+        await asyncio.sleep(0)
+    assert [len(peer.replies) for peer in peers] == [1] * 50
+    assert len(parts.pulls.held) == 0
+
+
+async def test_pulls_that_may_wait_are_bounded_by_connection_and_by_queue(tmp_path):
+    config = BrokerConfig(max_held_pulls_per_connection=3, max_held_pulls_per_queue=5)
+    parts = Parts(tmp_path, config)
+    parts.topics.update(TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4))
+    peer = Peer()
+    for queue_id in range(3):
+        assert await parts.ask(peer, pull_request(0, sys_flag=SUSPEND | 4, queue_id=queue_id)) is None
+    refused = await parts.ask(peer, pull_request(0, sys_flag=SUSPEND | 4, queue_id=3))
+    assert refused is not None
+    assert refused.code == 2
+    assert "3 pulls of this connection wait already" in (refused.remark or "")
+    assert "maxHeldPullsPerConnection" in (refused.remark or "")
+    for _ in range(4):
+        assert await parts.ask(Peer(), pull_request(0, sys_flag=SUSPEND | 4)) is None
+    refused = await parts.ask(Peer(), pull_request(0, sys_flag=SUSPEND | 4))
+    assert refused is not None
+    assert refused.code == 2
+    assert "5 pulls wait for this queue already" in (refused.remark or "")
+    # Once they are answered others may wait.
+    await parts.send(b"hello")
+    assert await parts.ask(peer, pull_request(1, sys_flag=SUSPEND | 4)) is None
+    parts.close()
 
 
 @pytest.mark.parametrize("expression", [None, "", "*"])

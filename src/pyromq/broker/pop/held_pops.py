@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.protocol.pop_handle import pop_retry_topic
 
+from ..turns import in_turns
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -63,6 +65,8 @@ class HeldPops:
         # For each topic, retry topics included, the groups that wait for it, with the topic that they ask for.
         self._watchers: dict[str, set[tuple[str, str]]] = {}
         self._count = 0
+        # The queues whose watchers are being woken, and whether messages came meanwhile.
+        self._waking: dict[ConsumeQueue, bool] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -84,14 +88,28 @@ class HeldPops:
 
     def arrived(self, queue: ConsumeQueue) -> None:
         """A queue got messages: answer those who wait for them."""
-        watchers = self._watchers.get(queue.topic)
-        if watchers is None:
+        if queue.topic not in self._watchers:
             return
-        for topic, group in list(watchers):
-            self.wake(topic, group, queue.queue_id if queue.topic == topic else ANY_QUEUE)
+        if queue in self._waking:
+            self._waking[queue] = True
+            return
+        self._waking[queue] = True
+        in_turns(self._loop, self._wake_watchers(queue))
+
+    def _wake_watchers(self, queue: ConsumeQueue) -> Iterator[None]:
+        try:
+            while self._waking[queue]:
+                self._waking[queue] = False
+                for topic, group in list(self._watchers.get(queue.topic, ())):
+                    yield from self._wake(topic, group, queue.queue_id if queue.topic == topic else ANY_QUEUE)
+        finally:
+            del self._waking[queue]
 
     def wake(self, topic: str, group: str, queue_id: int = ANY_QUEUE) -> None:
         """Something may be there for a group: in a queue, or in some queue."""
+        in_turns(self._loop, self._wake(topic, group, queue_id))
+
+    def _wake(self, topic: str, group: str, queue_id: int) -> Iterator[None]:
         queues = self._groups.get((topic, group))
         if queues is None:
             return
@@ -100,8 +118,10 @@ class HeldPops:
             while waiting:
                 pop = next(iter(waiting))
                 if not pop.connection.closed and not pop.serve():
+                    yield
                     break
                 self._remove(pop)
+                yield
 
     def _expire(self, pop: HeldPop) -> None:
         self._remove(pop)
