@@ -34,6 +34,7 @@ from .kept_files import BrokerState
 from .offsets.consumer_offsets import ConsumerOffsets
 from .offsets.progress import Progress
 from .offsets.requests import OffsetProcessors, QueueProcessors
+from .offsets.room import OffsetRoom
 from .offsets.server_side_resets import ServerSideResets
 from .pop.assembly import PopParts
 from .pull import PullProcessor
@@ -146,7 +147,8 @@ class Parts:
         # What serves requests. The others that do are known by their table alone.
         parking = TimerParking(live, self.timers.congestion)
         self.sends = SendProcessor(context, tables, delay_levels=self.schedule.levels, timers=parking)
-        self.pulls = PullProcessor(context, tables, self._offset_moved)
+        self._offset_room = OffsetRoom(live, tables.offsets)
+        self.pulls = PullProcessor(context, tables, self._offset_room, self._offset_moved)
         self._pops = PopParts(
             context,
             tables,
@@ -192,7 +194,7 @@ class Parts:
             **ClientProcessors(live, clock, context.monotonic, tables, self.gate.acknowledged).table(),
             **LockProcessors(QueueLocks(), context.monotonic).table(),
             **ConsumerCallProcessors(context, tables).table(),
-            **OffsetProcessors(store, tables).table(),
+            **OffsetProcessors(store, tables, self._offset_room).table(),
             **QueueProcessors(store).table(),
             **topics.table(),
             **groups.table(),

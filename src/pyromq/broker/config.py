@@ -104,6 +104,28 @@ class BrokerConfig:
     auto_create_topic: bool = option(
         "autoCreateTopicEnable", True, "Clear it in production: topics are then made by operators only.", hot=True
     )
+    max_auto_created_topics: int = option(
+        "maxAutoCreatedTopics",
+        50_000,
+        "With so many topics a send creates no more; operators still can. Raise it if that many are really used.",
+        min=0,
+        hot=True,
+    )
+    max_auto_created_groups: int = option(
+        "maxAutoCreatedGroups",
+        50_000,
+        "With so many groups a consumer creates no more; operators still can. Raise it if that many really consume.",
+        min=0,
+        hot=True,
+    )
+    max_consumer_offsets: int = option(
+        "maxConsumerOffsets",
+        2_000_000,
+        "Offsets to keep, one for each group and queue. With so many, clients commit only where they have before. "
+        "Raise it for more groups times queues.",
+        min=0,
+        hot=True,
+    )
     default_topic_queues: int = option(
         "defaultTopicQueueNums", 8, "Queues of TBW102: the most that an automatically made topic gets.", min=1
     )

@@ -50,6 +50,7 @@ class GroupTable:
         self.data_version = DataVersion(timestamp=clock())
         self.changed: Callable[[str], None] | None = None
         self.dirty = False
+        self._said_full = False
         self._unsaved: Unsaved[SubscriptionGroupConfig] = Unsaved()
 
     def __len__(self) -> int:
@@ -80,7 +81,16 @@ class GroupTable:
         if not self._live.config.auto_create_group and not group.startswith(SYSTEM_GROUP_PREFIX):
             return False
         # As 5.x. Clients check the same; what gets here otherwise would stay in our file for good.
-        return len(group) <= MAX_GROUP_LENGTH and is_legal_name(group)
+        if len(group) > MAX_GROUP_LENGTH or not is_legal_name(group):
+            return False
+        limit = self._live.config.max_auto_created_groups
+        if len(self._groups) < limit:
+            self._said_full = False
+            return True
+        if not self._said_full:
+            logger.warning("group %s not created: there are %d or more (maxAutoCreatedGroups)", group, limit)
+        self._said_full = True
+        return False
 
     def update(self, config: SubscriptionGroupConfig) -> None:
         """Set a group, whatever it was before."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from .context import Context, Tables
     from .filters.consumer_filters import Selection, Tags
+    from .offsets.room import OffsetRoom
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class PullProcessor:
         self,
         context: Context,
         tables: Tables,
+        room: OffsetRoom,
         offset_moved: Callable[[str, str, int, int, int], None],
     ) -> None:
         self._store = context.store
@@ -93,6 +95,7 @@ class PullProcessor:
         self._stats = context.stats
         self._live = context.live
         self._filters = tables.filters
+        self._room = room
         self._offset_moved = offset_moved
         self._loop = asyncio.get_running_loop()
         self.held = HeldPulls()
@@ -107,7 +110,7 @@ class PullProcessor:
         selection = self._checked(connection, header, is_lite=request.code == RequestCode.LITE_PULL_MESSAGE)
         sys_flag = header.sys_flag
         topic, queue_id, offset = header.topic, header.queue_id, header.queue_offset
-        if sys_flag & COMMIT_OFFSET:
+        if sys_flag & COMMIT_OFFSET and self._room.takes(header.consumer_group, topic, queue_id):
             self._offsets.commit(header.consumer_group, topic, queue_id, header.commit_offset)
         queue = self._store.queue(topic, queue_id)
         began = time.monotonic()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pyromq.errors import ServerError
+from pyromq.errors import ServerError, TopicNotFound
 from pyromq.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from pyromq.protocol.permissions import PERM_INHERIT, PERM_READ, PERM_WRITE
 from pyromq.store.tags import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -193,12 +193,21 @@ class TopicTable:
         sys_flag = (_UNIT_SUBSCRIBED if is_retry else _UNIT) if unit_mode else 0  # 6
         default = self._default(default_topic)
         if default is not None and default.perm & PERM_INHERIT:  # 4
+            self._check_room(topic)
             queues = max(0, min(default_queue_nums, default.write_queue_nums))  # 5
             made = _topic(topic, queues, default.perm & ~PERM_INHERIT, sys_flag)
             return self._made(replace(made, topic_filter_type=default.topic_filter_type))
         if is_retry:
+            self._check_room(topic)
             return self._made(_topic(topic, 1, sys_flag=sys_flag))
         return None
+
+    def _check_room(self, topic: str) -> None:
+        limit = self._live.config.max_auto_created_topics
+        if len(self._topics) >= limit:
+            raise TopicNotFound(
+                f"topic[{topic}] not exist, and is not created: there are {limit} topics or more (maxAutoCreatedTopics)"
+            )
 
     def ensure(self, topic: str, queues: int, *, sys_flag: int = 0) -> TopicConfig:
         """The topic, made with so many queues and open to reads and writes if it does not exist."""

@@ -37,6 +37,14 @@ class ConsumerOffsets:
         self._data_version: DataVersion | None = None
         self.dirty = False
 
+    def __len__(self) -> int:
+        """How many offsets there are. Takes as long as there are groups and topics."""
+        return sum(len(queues) for topics in self._groups.values() for queues in topics.values())
+
+    def knows(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether there is, or was, an offset of this group in this queue."""
+        return queue_id in self._queues(group, topic)
+
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """The next offset `group` will read, or None if it never committed on this queue.
 

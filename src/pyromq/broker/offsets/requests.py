@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyromq.store import MessageStore
 
     from ..context import Tables
+    from .room import OffsetRoom
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,8 @@ _NOT_FOUND_NOR_ZERO = "Not found, do not set to zero, maybe this group boot firs
 class OffsetProcessors:
     """What groups committed. Nothing here waits for the disk: offsets are saved every few seconds."""
 
-    def __init__(self, store: MessageStore, tables: Tables) -> None:
+    def __init__(self, store: MessageStore, tables: Tables, room: OffsetRoom) -> None:
+        self._room = room
         self._offsets = tables.offsets
         self._topics = tables.topics
         self._groups = tables.groups
@@ -85,6 +87,7 @@ class OffsetProcessors:
             raise SubscriptionGroupNotExist(f"Group {header.consumer_group} not exist!")
         if header.topic not in self._topics:
             raise TopicNotFound(f"Topic {header.topic} not exist!")
+        self._room.check(header.consumer_group, header.topic, header.queue_id)
         self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return request.reply()
 
