@@ -47,7 +47,8 @@ FOREIGN = {
     "pyspark": "spark",
     "pyarrow": "spark",
     "deltalake": "spark",
-    "numpy": "spark store broker",  # the servers import it when the first index entry or timer needs it
+    # The servers import it when the first index entry or timer needs it, the protocol when asked for a dtype.
+    "numpy": "spark store broker protocol",
     "starlette": "dashboard",
     "uvicorn": "dashboard",
     "typer": "cli",

@@ -37,7 +37,8 @@ from pyromq.errors import CorruptRecord, LocalProtocolError
 from . import properties as props
 from .crc import crc32
 from .ids import decode_host, encode_offset_message_id
-from .sysflag import BORN_HOST_V6, HOST_V4_LENGTH, HOST_V6_LENGTH, HOSTS_MASK, STORE_HOST_V6
+from .layout import Layout
+from .sysflag import BORN_HOST_V6, HOST_V4_LENGTH, HOST_V6_LENGTH, HOSTS_MASK, HOSTS_SHIFT, STORE_HOST_V6
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -51,56 +52,43 @@ MAGIC_BLANK = 0xCBD43194 - (1 << 32)
 MAX_TOPIC_LENGTH = {MAGIC_V1: 0x7F, MAGIC_V2: 0x7FFF}  # bytes of UTF-8; brokers stop at 127 and 255
 
 
-class _Layout:
-    """Where the fields before the body lie, for one pair of host lengths."""
-
-    __slots__ = ("head", "host_bits", "positions")
-
-    def __init__(self, host_bits: int) -> None:
-        born_length = HOST_V6_LENGTH if host_bits & BORN_HOST_V6 else HOST_V4_LENGTH
-        store_length = HOST_V6_LENGTH if host_bits & STORE_HOST_V6 else HOST_V4_LENGTH
-        fields = {
-            "total_size": "i",  # the whole record, this field included
-            "magic": "i",  # MAGIC_V1 or MAGIC_V2
-            "body_crc": "i",  # CRC-32 of the body as stored, without its highest bit
-            "queue_id": "i",
-            "flag": "i",  # the user's, opaque
-            "queue_offset": "q",  # 0 for prepared and rolled back messages
-            "physical_offset": "q",  # of this record in the commit log
-            "sys_flag": "i",  # see sysflag.py
-            "born_timestamp": "q",  # ms since 1970, the producer's clock
-            "born_host": f"{born_length}s",  # address and port, see ids.py
-            "store_timestamp": "q",  # ms since 1970, the broker's clock, never decreasing along the log
-            "store_host": f"{store_length}s",
-            "reconsume_times": "i",
-            "prepared_transaction_offset": "q",  # of the half message that this one commits, else 0
-            "body_length": "i",
-        }
-        self.host_bits = host_bits
-        self.head = struct.Struct(">" + "".join(fields.values()))
-        self.positions: dict[str, int] = {}
-        before = ">"
-        for name, code in fields.items():
-            self.positions[name] = struct.calcsize(before)
-            before += code
+def _head(born_host_length: int, store_host_length: int) -> Layout:
+    """The fields before the body, for hosts of these lengths."""
+    return Layout(
+        total_size="i",  # the whole record, this field included
+        magic="i",  # MAGIC_V1 or MAGIC_V2
+        body_crc="i",  # CRC-32 of the body as stored, without its highest bit
+        queue_id="i",
+        flag="i",  # the user's, opaque
+        queue_offset="q",  # 0 for prepared and rolled back messages
+        physical_offset="q",  # of this record in the commit log
+        sys_flag="i",  # see sysflag.py
+        born_timestamp="q",  # ms since 1970, the producer's clock
+        born_host=f"{born_host_length}s",  # address and port, see ids.py
+        store_timestamp="q",  # ms since 1970, the broker's clock, never decreasing along the log
+        store_host=f"{store_host_length}s",
+        reconsume_times="i",
+        prepared_transaction_offset="q",  # of the half message that this one commits, else 0
+        body_length="i",
+    )
 
 
-# Indexed by the two host bits of SYSFLAG, shifted down.
-_LAYOUTS = tuple(_Layout(bits << 4) for bits in range(4))
-# The fields before the body as one struct, for the store, which packs them together with the offsets that it gives.
-HEADS = tuple(layout.head for layout in _LAYOUTS)
-_LAYOUT_OF_HOSTS = {
-    (HOST_V4_LENGTH, HOST_V4_LENGTH): _LAYOUTS[0],
-    (HOST_V6_LENGTH, HOST_V4_LENGTH): _LAYOUTS[1],
-    (HOST_V4_LENGTH, HOST_V6_LENGTH): _LAYOUTS[2],
-    (HOST_V6_LENGTH, HOST_V6_LENGTH): _LAYOUTS[3],
+# By the two host bits of SYSFLAG, shifted down: bit 0 for a long BORNHOST, bit 1 for a long STOREHOST.
+HEAD_LAYOUTS = tuple(
+    _head(born, store) for store in (HOST_V4_LENGTH, HOST_V6_LENGTH) for born in (HOST_V4_LENGTH, HOST_V6_LENGTH)
+)
+HEADS = tuple(layout.struct for layout in HEAD_LAYOUTS)
+_HOST_BITS = {
+    (HOST_V4_LENGTH, HOST_V4_LENGTH): 0,
+    (HOST_V6_LENGTH, HOST_V4_LENGTH): BORN_HOST_V6,
+    (HOST_V4_LENGTH, HOST_V6_LENGTH): STORE_HOST_V6,
+    (HOST_V6_LENGTH, HOST_V6_LENGTH): HOSTS_MASK,
 }
-_TOPIC_LENGTH = {MAGIC_V1: struct.Struct(">b"), MAGIC_V2: struct.Struct(">h")}
-_PROPERTIES_LENGTH = struct.Struct(">h")
-_BODY_LENGTH = struct.Struct(">i")
-_HEAD_SIZES = tuple(head.size for head in HEADS)
-_LOW_BYTE_OF_V1 = MAGIC_V1 & 0xFF
-_TIMESTAMP = struct.Struct(">q")
+TOPIC_LENGTH = {MAGIC_V1: struct.Struct(">b"), MAGIC_V2: struct.Struct(">h")}
+PROPERTIES_LENGTH = struct.Struct(">h")
+# The two length fields behind the body, which every record has.
+LENGTHS_SIZE = {magic: field.size + PROPERTIES_LENGTH.size for magic, field in TOPIC_LENGTH.items()}
+LENGTHS_SIZE_V1, LENGTHS_SIZE_V2 = LENGTHS_SIZE[MAGIC_V1], LENGTHS_SIZE[MAGIC_V2]
 _OFFSETS = struct.Struct(
     ">q"  # queue offset
     "q"  # physical offset, right behind it
@@ -110,17 +98,26 @@ SIZE_AND_MAGIC = struct.Struct(
     "i"  # which of the two it is
 )
 
-QUEUE_OFFSET_AT = _LAYOUTS[0].positions["queue_offset"]
-PHYSICAL_OFFSET_AT = _LAYOUTS[0].positions["physical_offset"]
-SYS_FLAG_AT = _LAYOUTS[0].positions["sys_flag"]
+MAGIC_AT = HEAD_LAYOUTS[0].positions["magic"]
+QUEUE_OFFSET_AT = HEAD_LAYOUTS[0].positions["queue_offset"]
+PHYSICAL_OFFSET_AT = HEAD_LAYOUTS[0].positions["physical_offset"]
+SYS_FLAG_AT = HEAD_LAYOUTS[0].positions["sys_flag"]
+HOST_BITS_AT = SYS_FLAG_AT + 3  # the lowest byte of SYSFLAG holds them
 STORE_TIMESTAMP_AT = {
-    HOST_V4_LENGTH: _LAYOUTS[0].positions["store_timestamp"],
-    HOST_V6_LENGTH: _LAYOUTS[1].positions["store_timestamp"],
+    HOST_V4_LENGTH: HEAD_LAYOUTS[0].positions["store_timestamp"],
+    HOST_V6_LENGTH: HEAD_LAYOUTS[1].positions["store_timestamp"],
 }
-_STORE_TIMESTAMP_AT = tuple(layout.positions["store_timestamp"] for layout in _LAYOUTS)
-_HOST_BITS_AT = SYS_FLAG_AT + 3  # the lowest byte of SYSFLAG holds them
+# By the host bits, as `HEADS`.
+_STORE_TIMESTAMP_AT = tuple(layout.positions["store_timestamp"] for layout in HEAD_LAYOUTS)
+_BODY_LENGTH_AT = tuple(layout.positions["body_length"] for layout in HEAD_LAYOUTS)
+_HEAD_SIZES = tuple(layout.size for layout in HEAD_LAYOUTS)
+TOTAL_SIZE, MAGIC, OFFSET, TIMESTAMP, _BODY_LENGTH = (
+    struct.Struct(f">{HEAD_LAYOUTS[0].codes[name]}")
+    for name in ("total_size", "magic", "physical_offset", "store_timestamp", "body_length")
+)
+_MAGIC_LOW_AT, _MAGIC_LOW_V1 = MAGIC_AT + MAGIC.size - 1, MAGIC_V1 & 0xFF
 
-MIN_RECORD_SIZE = _LAYOUTS[0].head.size + _TOPIC_LENGTH[MAGIC_V1].size + _PROPERTIES_LENGTH.size
+MIN_RECORD_SIZE = HEADS[0].size + LENGTHS_SIZE_V1
 
 _NO_HOST = bytes(HOST_V4_LENGTH)
 
@@ -196,10 +193,8 @@ def record_size(
     magic: int = MAGIC_V1,
 ) -> int:
     """TOTALSIZE of a record whose parts have these lengths in bytes."""
-    head = _LAYOUT_OF_HOSTS[born_host_length, store_host_length].head
-    return (
-        head.size + body_length + _TOPIC_LENGTH[magic].size + topic_length + _PROPERTIES_LENGTH.size + properties_length
-    )
+    head = HEADS[_HOST_BITS[born_host_length, store_host_length] >> HOSTS_SHIFT]
+    return head.size + body_length + topic_length + properties_length + LENGTHS_SIZE[magic]
 
 
 def encode_record(record: MessageRecord) -> bytes:
@@ -215,15 +210,15 @@ def encode_record(record: MessageRecord) -> bytes:
     store_host = record.store_host
     magic = record.magic
     try:
-        layout = _LAYOUT_OF_HOSTS[len(born_host), len(store_host)]
-        topic_length = _TOPIC_LENGTH[magic]
+        host_bits = _HOST_BITS[len(born_host), len(store_host)]
+        topic_length = TOPIC_LENGTH[magic]
         topic = record.topic.encode()
         if len(topic) > MAX_TOPIC_LENGTH[magic]:
             raise LocalProtocolError(f"topic of {len(topic)} bytes")
         if len(properties) > props.MAX_LENGTH:
             raise LocalProtocolError(f"properties of {len(properties)} bytes")
-        head = layout.head
-        tail_size = topic_length.size + len(topic) + _PROPERTIES_LENGTH.size + len(properties)
+        head = HEADS[host_bits >> HOSTS_SHIFT]
+        tail_size = LENGTHS_SIZE[magic] + len(topic) + len(properties)
         return b"".join(
             (
                 head.pack(
@@ -234,7 +229,7 @@ def encode_record(record: MessageRecord) -> bytes:
                     record.flag,
                     record.queue_offset,
                     record.physical_offset,
-                    record.sys_flag & ~HOSTS_MASK | layout.host_bits,
+                    record.sys_flag & ~HOSTS_MASK | host_bits,
                     record.born_timestamp,
                     born_host,
                     record.store_timestamp,
@@ -246,7 +241,7 @@ def encode_record(record: MessageRecord) -> bytes:
                 body,
                 topic_length.pack(len(topic)),
                 topic,
-                _PROPERTIES_LENGTH.pack(len(properties)),
+                PROPERTIES_LENGTH.pack(len(properties)),
                 properties,
             )
         )
@@ -264,8 +259,14 @@ def patch_offsets(
     Records are encoded before their turn comes, so that the turn itself is short: these two writes and no more.
     """
     _OFFSETS.pack_into(buffer, pos + QUEUE_OFFSET_AT, queue_offset, physical_offset)
-    hosts = buffer[pos + _HOST_BITS_AT] >> 4 & 3
-    _TIMESTAMP.pack_into(buffer, pos + _STORE_TIMESTAMP_AT[hosts], store_timestamp)
+    hosts = buffer[pos + HOST_BITS_AT] >> HOSTS_SHIFT & 3
+    TIMESTAMP.pack_into(buffer, pos + _STORE_TIMESTAMP_AT[hosts], store_timestamp)
+
+
+def store_timestamp_of(buffer: Buffer, pos: int = 0) -> int:
+    """The store time in the head of the record at `pos`."""
+    hosts = buffer[pos + HOST_BITS_AT] >> HOSTS_SHIFT & 3
+    return int(TIMESTAMP.unpack_from(buffer, pos + _STORE_TIMESTAMP_AT[hosts])[0])
 
 
 def encode_blank(left: int) -> bytes:
@@ -314,7 +315,7 @@ def decode_record(buffer: Buffer, pos: int = 0, *, check_crc: bool = True) -> Me
     left = len(buffer) - pos
     if left < MIN_RECORD_SIZE:
         raise CorruptRecord(f"only {left} bytes left", pos)
-    head = _LAYOUTS[buffer[pos + _HOST_BITS_AT] >> 4 & 3].head
+    head = HEADS[buffer[pos + HOST_BITS_AT] >> HOSTS_SHIFT & 3]
     if left < head.size:
         raise CorruptRecord(f"only {left} bytes left", pos)
     (
@@ -334,13 +335,13 @@ def decode_record(buffer: Buffer, pos: int = 0, *, check_crc: bool = True) -> Me
         prepared_transaction_offset,
         body_length,
     ) = head.unpack_from(buffer, pos)
-    if magic not in _TOPIC_LENGTH:
+    if magic not in TOPIC_LENGTH:
         raise CorruptRecord(f"unknown magic {magic & 0xFFFFFFFF:#010x}", pos)
     if total_size > left:
         raise CorruptRecord(f"record of {total_size} bytes, only {left} left", pos)
     end = pos + total_size
 
-    topic_length_field = _TOPIC_LENGTH[magic]
+    topic_length_field = TOPIC_LENGTH[magic]
     body_at = pos + head.size
     body_end = body_at + body_length
     topic_at = body_end + topic_length_field.size
@@ -348,10 +349,10 @@ def decode_record(buffer: Buffer, pos: int = 0, *, check_crc: bool = True) -> Me
         raise CorruptRecord(f"body of {body_length} bytes in a record of {total_size}", pos)
     (topic_length,) = topic_length_field.unpack_from(buffer, body_end)
     topic_end = topic_at + topic_length
-    properties_at = topic_end + _PROPERTIES_LENGTH.size
+    properties_at = topic_end + PROPERTIES_LENGTH.size
     if topic_length < 0 or properties_at > end:
         raise CorruptRecord(f"topic of {topic_length} bytes in a record of {total_size}", pos)
-    (properties_length,) = _PROPERTIES_LENGTH.unpack_from(buffer, topic_end)
+    (properties_length,) = PROPERTIES_LENGTH.unpack_from(buffer, topic_end)
     if properties_length < 0 or properties_at + properties_length != end:
         raise CorruptRecord(f"properties of {properties_length} bytes do not end a record of {total_size}", pos)
 
@@ -385,13 +386,13 @@ def stored_properties(record: memoryview, before: bytes = b"") -> bytes:
     lengths lie in the record; if they do not, there are no properties.
     """
     try:
-        head_size = _HEAD_SIZES[record[_HOST_BITS_AT] >> 4 & 3]
-        (body_length,) = _BODY_LENGTH.unpack_from(record, head_size - 4)
-        at = head_size + body_length
-        if record[7] == _LOW_BYTE_OF_V1:
-            at += 3 + record[at]  # the two length fields, and the topic
+        hosts = record[HOST_BITS_AT] >> HOSTS_SHIFT & 3
+        (body_length,) = _BODY_LENGTH.unpack_from(record, _BODY_LENGTH_AT[hosts])
+        at = _HEAD_SIZES[hosts] + body_length
+        if record[_MAGIC_LOW_AT] == _MAGIC_LOW_V1:
+            at += LENGTHS_SIZE_V1 + record[at]  # the topic's length is one byte
         else:
-            at += 4 + int(_TOPIC_LENGTH[MAGIC_V2].unpack_from(record, at)[0])
+            at += LENGTHS_SIZE_V2 + int(TOPIC_LENGTH[MAGIC_V2].unpack_from(record, at)[0])
     except (struct.error, IndexError):
         return before
     return before + record[at:]
@@ -404,5 +405,5 @@ def decode_records(buffer: Buffer, *, check_crc: bool = True) -> list[MessageRec
     pos = 0
     while pos < len(data):
         records.append(decode_record(data, pos, check_crc=check_crc))
-        pos += SIZE_AND_MAGIC.unpack_from(data, pos)[0]
+        pos += TOTAL_SIZE.unpack_from(data, pos)[0]
     return records

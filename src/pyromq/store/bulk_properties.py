@@ -13,28 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pyromq.protocol import sysflag
-from pyromq.protocol.record import HEADS, MAGIC_V1
+from pyromq.protocol.record import HEAD_LAYOUTS, LENGTHS_SIZE_V1, MAGIC_V1, MAX_TOPIC_LENGTH, MIN_RECORD_SIZE
 
-from .format import ENTRY
+from .format import ENTRY_LAYOUT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# The layout of format.ENTRY, field by field.
-_ENTRY = np.dtype([("physical", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-assert _ENTRY.itemsize == ENTRY.size
+_ENTRY = ENTRY_LAYOUT.dtype()
 # The fields that are wanted of a head of version 1 with hosts of IPv4.
-_HEAD = np.dtype(
-    {
-        "names": ["size_and_magic", "physical", "sys_flag", "body_size"],
-        "formats": [">i8", ">i8", ">i4", ">i4"],
-        "offsets": [0, 28, 36, 84],
-        "itemsize": HEADS[0].size,
-    }
-)
-_MAGIC = MAGIC_V1 & 0xFFFFFFFF
-_MIN_SIZE = _HEAD.itemsize + 3  # without body, topic and properties
-_MAX_TOPIC = 127
+_HEAD = HEAD_LAYOUTS[0].dtype("total_size", "magic", "physical_offset", "sys_flag", "body_length")
+_MAX_TOPIC = MAX_TOPIC_LENGTH[MAGIC_V1]
 _MAX_WIDTH = 1024  # bytes of a row; messages with longer properties are tested one by one
 ROOM_BEHIND = 40
 SEPARATOR = 2  # between properties
@@ -50,10 +39,10 @@ class Lot:
         table = np.frombuffer(entries, _ENTRY)
         self._view = view
         self._file_start = start
-        self._starts = table["physical"] - start
+        self._starts = table["physical_offset"] - start
         self._sizes = table["size"].astype(np.int64)
         self._ends = self._starts + self._sizes
-        inside = (self._starts >= 0) & (self._sizes >= _MIN_SIZE) & (self._ends <= end)
+        inside = (self._starts >= 0) & (self._sizes >= MIN_RECORD_SIZE) & (self._ends <= end)
         self._count = len(inside) if inside.all() else int(inside.argmin())
 
     def __len__(self) -> int:
@@ -87,14 +76,14 @@ class Lot:
         starts, ends = self._starts[first:end], self._ends[first:end]
         octets = np.frombuffer(view, np.uint8)
         heads = self._heads(first, end)
-        body_sizes = heads["body_size"].astype(np.int64)
+        body_sizes = heads["body_length"].astype(np.int64)
         topics_at = starts + body_sizes + _HEAD.itemsize
         good = heads["sys_flag"] & sysflag.HOSTS_MASK == 0
-        good &= (body_sizes >= 0) & (topics_at + 3 <= ends)
+        good &= (body_sizes >= 0) & (topics_at + LENGTHS_SIZE_V1 <= ends)
         if not good.all() or not self._are_records(first, end, heads):
             return None
         topic_sizes = octets[topics_at]
-        begins = topics_at + topic_sizes + 3
+        begins = topics_at + topic_sizes + LENGTHS_SIZE_V1
         lengths = ends - begins
         good = (topic_sizes <= _MAX_TOPIC) & (lengths >= 0)
         if not good.all():
@@ -117,8 +106,8 @@ class Lot:
 
     def _are_records(self, first: int, end: int, heads: NDArray[np.void]) -> bool:
         """Whether there are records of version 1 where the entries say so, and as long as these say."""
-        good = heads["size_and_magic"] == (self._sizes[first:end] << 32 | _MAGIC)
-        good &= heads["physical"] == self._starts[first:end] + self._file_start
+        good = (heads["total_size"] == self._sizes[first:end]) & (heads["magic"] == MAGIC_V1)
+        good &= heads["physical_offset"] == self._starts[first:end] + self._file_start
         return bool(good.all())
 
 

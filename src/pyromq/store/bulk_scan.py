@@ -15,9 +15,18 @@ import numpy as np
 from pyromq.protocol import sysflag
 from pyromq.protocol.crc import crc32
 from pyromq.protocol.properties import MAX_LENGTH as MAX_PROPERTIES
-from pyromq.protocol.record import HEADS, MAGIC_V1, MIN_RECORD_SIZE, SIZE_AND_MAGIC
+from pyromq.protocol.record import (
+    HEAD_LAYOUTS,
+    LENGTHS_SIZE_V1,
+    MAGIC_V1,
+    MAX_TOPIC_LENGTH,
+    MIN_RECORD_SIZE,
+    PROPERTIES_LENGTH,
+    SIZE_AND_MAGIC,
+    TOPIC_LENGTH,
+)
 
-from .format import ENTRY
+from .format import ENTRY_LAYOUT
 from .scan import ScannedRecord
 
 if TYPE_CHECKING:
@@ -30,19 +39,13 @@ _FEWEST = 32  # fewer are not worth it
 _MOST_BYTES = 16 << 20
 
 # The fields that are wanted of a head of version 1 with hosts of IPv4.
-_HEAD = np.dtype(
-    {
-        "names": ["crc", "queue_id", "queue_offset", "physical", "sys_flag", "stored", "body_size"],
-        "formats": [">i4", ">i4", ">i8", ">i8", ">i4", ">i8", ">i4"],
-        "offsets": [8, 12, 20, 28, 36, 56, 84],
-        "itemsize": HEADS[0].size,
-    }
+_HEAD = HEAD_LAYOUTS[0].dtype(
+    *("body_crc", "queue_id", "queue_offset", "physical_offset", "sys_flag", "store_timestamp", "body_length")
 )
-# The layout of format.ENTRY, field by field.
-_ENTRY = np.dtype([("physical", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-assert _ENTRY.itemsize == ENTRY.size
+_ENTRY = ENTRY_LAYOUT.dtype()
 _UNUSUAL = sysflag.HOSTS_MASK | sysflag.TRANSACTION_MASK
-_MAX_TOPIC = 127
+_MAX_TOPIC = MAX_TOPIC_LENGTH[MAGIC_V1]
+_TOPIC_LENGTH, _PROPERTIES_LENGTH = TOPIC_LENGTH[MAGIC_V1].size, PROPERTIES_LENGTH.size
 
 
 class Bulk(NamedTuple):
@@ -91,7 +94,7 @@ class Bulk(NamedTuple):
     def entries(self, tags: TagsCodes) -> NDArray[np.void]:
         """The entries that the records have in their queues."""
         entries = np.empty(len(self), _ENTRY)
-        entries["physical"] = self.physical
+        entries["physical_offset"] = self.physical
         entries["size"] = self.sizes
         entries["tags_code"] = list(map(tags.of_tag, self.properties))
         return entries
@@ -133,24 +136,24 @@ class BulkScanner:
         # One head for each position of the file, overlapping the next; only those of the records are copied.
         heads = np.ndarray((len(self._view) - _HEAD.itemsize + 1,), _HEAD, self._view, 0, (1,))[starts]
         octets = np.frombuffer(self._view, np.uint8)
-        body_ends = starts + _HEAD.itemsize + heads["body_size"]
-        good = (heads["physical"] == starts + self._start) & (heads["sys_flag"] & _UNUSUAL == 0)
-        good &= (heads["body_size"] >= 0) & (body_ends + 3 <= ends)
+        body_ends = starts + _HEAD.itemsize + heads["body_length"]
+        good = (heads["physical_offset"] == starts + self._start) & (heads["sys_flag"] & _UNUSUAL == 0)
+        good &= (heads["body_length"] >= 0) & (body_ends + LENGTHS_SIZE_V1 <= ends)
         # What follows may only be looked at where that is so; elsewhere something else is, to no effect.
-        body_ends = np.minimum(body_ends, ends - 3)
+        body_ends = np.minimum(body_ends, ends - LENGTHS_SIZE_V1)
         topic_sizes = octets[body_ends].astype(np.int64)
-        topic_ends = body_ends + 1 + topic_sizes
-        good &= (topic_sizes <= _MAX_TOPIC) & (topic_ends + 2 <= ends)
-        lengths_at = np.minimum(topic_ends, ends - 2)
+        topic_ends = body_ends + _TOPIC_LENGTH + topic_sizes
+        good &= (topic_sizes <= _MAX_TOPIC) & (topic_ends + _PROPERTIES_LENGTH <= ends)
+        lengths_at = np.minimum(topic_ends, ends - _PROPERTIES_LENGTH)
         lengths = octets[lengths_at].astype(np.int64) << 8 | octets[lengths_at + 1]
-        good &= (lengths_at + 2 + lengths == ends) & (lengths <= MAX_PROPERTIES)
+        good &= (lengths_at + _PROPERTIES_LENGTH + lengths == ends) & (lengths <= MAX_PROPERTIES)
         count = len(good) if good.all() else int(good.argmin())
         if self._check_crc:
-            count = self._count_sound(starts[:count] + _HEAD.itemsize, body_ends, heads["crc"])
+            count = self._count_sound(starts[:count] + _HEAD.itemsize, body_ends, heads["body_crc"])
         if count < _FEWEST:
             return None
         data, upto = self._data, slice(count)
-        firsts, lasts = (lengths_at[upto] + 2).tolist(), positions[1 : count + 1]
+        firsts, lasts = (lengths_at[upto] + _PROPERTIES_LENGTH).tolist(), positions[1 : count + 1]
         properties: list[Any] = [data[first:last] for first, last in zip(firsts, lasts, strict=True)]
         if isinstance(data, memoryview):
             properties = list(map(bytes, properties))
@@ -160,8 +163,8 @@ class BulkScanner:
             heads["queue_id"][upto].astype(np.int64),
             heads["queue_offset"][upto].astype(np.int64),
             heads["sys_flag"][upto].astype(np.int64),
-            heads["stored"][upto].astype(np.int64),
-            self._names(octets, body_ends[upto] + 1, topic_sizes[upto]),
+            heads["store_timestamp"][upto].astype(np.int64),
+            self._names(octets, body_ends[upto] + _TOPIC_LENGTH, topic_sizes[upto]),
             properties,
         )
 

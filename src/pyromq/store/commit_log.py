@@ -9,15 +9,14 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import logging
-import struct
 from typing import TYPE_CHECKING
 
 from pyromq.errors import OffsetOutOfRange, StoreError
 from pyromq.protocol.record import (
+    HEAD_LAYOUTS,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_SIZE,
-    PHYSICAL_OFFSET_AT,
     SIZE_AND_MAGIC,
     encode_blank,
 )
@@ -37,12 +36,7 @@ logger = logging.getLogger(__name__)
 BLANK_SIZE = SIZE_AND_MAGIC.size
 
 # What of a record's head shows that it is one, and the right one.
-HEAD = struct.Struct(
-    ">i"  # size
-    "i"  # magic
-    f"{PHYSICAL_OFFSET_AT - SIZE_AND_MAGIC.size}x"
-    "q"  # physical offset
-)
+HEAD = HEAD_LAYOUTS[0].only("total_size", "magic", "physical_offset")
 
 
 class CommitLog:

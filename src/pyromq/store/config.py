@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.settings import GiB, KiB, MiB, computed, option
 
-from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, INDEX
+from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, ENTRY, INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,9 +48,9 @@ class StoreConfig:
     )
     consume_queue_file_size: int = option(
         "mappedFileSizeConsumeQueue",
-        300_000 * 20,
+        300_000 * ENTRY.size,
         "Bytes per consume queue file, rounded up to whole entries of 20. Fixed once a store exists.",
-        min=20,
+        min=ENTRY.size,
         size=True,
     )
     consume_queue_ext: bool = option(

@@ -12,10 +12,10 @@ Golden vectors: tests/golden/.
 from __future__ import annotations
 
 import re
-import struct
 from typing import TYPE_CHECKING, NamedTuple, NewType
 
 from pyromq.errors import StoreError
+from pyromq.protocol.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,61 +35,64 @@ ABORT = "abort"
 LOCK = "lock"
 
 # Consume queue: entries of fixed size, entry k of a queue at byte k * ENTRY.size of its segments.
-ENTRY = struct.Struct(
-    ">q"  # physical offset: first byte of the record in the commit log
-    "i"  # record size in bytes
-    "q"  # tags code: hash of the tag, 0 without one; delivery time while delayed; address of a unit of the ext files
+ENTRY_LAYOUT = Layout(
+    physical_offset="q",  # first byte of the record in the commit log
+    size="i",  # of the record in bytes
+    tags_code="q",  # hash of the tag, 0 without one; delivery time while delayed; address of a unit of the ext files
 )
+ENTRY = ENTRY_LAYOUT.struct
 # Stands for a message that is not in the queue: before the first one, or in a hole.
 PRE_BLANK = ENTRY.pack(0, 0x7FFFFFFF, 0)
 PRE_BLANK_SIZE = 0x7FFFFFFF
 
 # Consume queue ext: a unit of variable size, found by the address that stands in place of the tags code.
-EXT_UNIT = struct.Struct(
-    ">h"  # size of the unit
-    "q"  # tags code
-    "q"  # store time
-    "h"  # bytes of the bitmap, which follow
-)
+EXT_UNIT = Layout(
+    size="h",  # of the unit, with its bitmap
+    tags_code="q",
+    store_timestamp="q",
+    bitmap_size="h",  # bytes of the bitmap, which follow
+).struct
 EXT_END = -1  # in place of a size: the rest of this file is unused
 MAX_EXT_ADDRESS = -(2**31) - 1
 EXT_BASE = -(2**63)
 
 # Batch consume queue (5.x): one entry per stored batch.
-BATCH_ENTRY = struct.Struct(
-    ">q"  # physical offset
-    "i"  # record size
-    "q"  # tags code
-    "q"  # store time
-    "q"  # queue offset of the first message of the batch
-    "h"  # messages in the batch
-    "i"  # compacted offset, -1
-    "i"  # reserved, 0
-)
+BATCH_ENTRY = Layout(
+    physical_offset="q",
+    size="i",  # of the record
+    tags_code="q",
+    store_timestamp="q",
+    queue_offset="q",  # of the first message of the batch
+    count="h",  # messages in the batch
+    compacted_offset="i",  # -1
+    reserved="i",  # 0
+).struct
 
 # Index: a hash table whose chains run through the entries, newest first.
-INDEX_HEADER = struct.Struct(
-    ">q"  # store time of the first entry
-    "q"  # store time of the last entry
-    "q"  # physical offset of the first entry
-    "q"  # physical offset of the last entry
-    "i"  # slots in use
-    "i"  # number of the next entry; entry 0 is never used
+INDEX_HEADER = Layout(
+    begin_time="q",  # store time of the first entry
+    end_time="q",  # store time of the last entry
+    begin_offset="q",  # physical offset of the first entry
+    end_offset="q",  # physical offset of the last entry
+    slots_used="i",
+    next_entry="i",  # its number; entry 0 is never used
+).struct
+INDEX_SLOT_LAYOUT = Layout(newest="i")  # number of the slot's newest entry, 0 for none
+INDEX_SLOT = INDEX_SLOT_LAYOUT.struct
+INDEX_ENTRY_LAYOUT = Layout(
+    hash="i",  # of the key
+    physical_offset="q",
+    seconds="i",  # from the first entry's store time to this one's
+    previous="i",  # number of the slot's next older entry, 0 for none
 )
-INDEX_SLOT = struct.Struct(">i")  # number of the slot's newest entry, 0 for none
-INDEX_ENTRY = struct.Struct(
-    ">i"  # hash of the key
-    "q"  # physical offset
-    "i"  # store time in whole seconds after the first entry's
-    "i"  # number of the slot's next older entry, 0 for none
-)
+INDEX_ENTRY = INDEX_ENTRY_LAYOUT.struct
 
 CHECKPOINT_SIZE = 4096
-CHECKPOINT_TIMES = struct.Struct(
-    ">q"  # store time up to which the commit log is on disk
-    "q"  # the same for the consume queues
-    "q"  # the same for the index
-)
+CHECKPOINT_TIMES = Layout(
+    physic="q",  # store time up to which the commit log is on disk
+    logics="q",  # the same for the consume queues
+    index="q",  # the same for the index
+).struct
 
 _SEGMENT_NAME = re.compile(r"[0-9]{20}", re.ASCII)
 _INDEX_NAME = re.compile(r"[0-9]{17}", re.ASCII)  # local time down to the millisecond

@@ -16,7 +16,7 @@ from mmap import ACCESS_READ, mmap
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pyromq.errors import CorruptRecord, StoreError
-from pyromq.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, SIZE_AND_MAGIC
+from pyromq.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, SIZE_AND_MAGIC, store_timestamp_of
 
 from .check.files import find_segments, listed
 from .check.findings import Report
@@ -35,7 +35,6 @@ from .format import (
     queue_folders,
 )
 from .index.index_file import IndexHeader
-from .read import store_time_of
 from .scan import scan
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ class _Log:
         head = self._read(physical, MIN_RECORD_SIZE)
         if len(head) < MIN_RECORD_SIZE or SIZE_AND_MAGIC.unpack_from(head)[1] not in (MAGIC_V1, MAGIC_V2):
             return 0
-        return store_time_of(memoryview(head))
+        return store_timestamp_of(memoryview(head))
 
     def facts(self, known: _End) -> LogFacts:
         """What there is to say, given that queues know of records up to `known`."""

@@ -16,7 +16,7 @@ from pyromq.errors import MessageRefused
 from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
 from pyromq.protocol.crc import crc32
-from pyromq.protocol.record import HEADS, MAGIC_V1, MAGIC_V2
+from pyromq.protocol.record import HEADS, MAGIC_V1, MAGIC_V2, PROPERTIES_LENGTH, TOPIC_LENGTH
 
 from .commit_log import BLANK_SIZE
 from .format import ENTRY
@@ -42,17 +42,13 @@ MAX_RETRY_TOPIC = 255
 RETRY_PREFIX = "%RETRY%"
 
 _OVERHEAD = 64 * 1024  # what a record may have beyond the largest body
-_LENGTH_SIZE = 2  # of the properties
-_TOPIC_LENGTH_V2 = struct.Struct(">h")
 _V4 = sysflag.HOST_V4_LENGTH
 _HOST_LENGTHS = (sysflag.HOST_V4_LENGTH, sysflag.HOST_V6_LENGTH)
 _NO_HOSTS = ~sysflag.HOSTS_MASK
-_HOSTLESS_SIZE = HEADS[0].size - 2 * _V4 + _LENGTH_SIZE  # of a record without topic and hosts
-_MAX_FIXED_SIZE = HEADS[3].size + _LENGTH_SIZE
+_HOSTLESS_SIZE = HEADS[0].size - 2 * _V4 + PROPERTIES_LENGTH.size  # of a record without topic and hosts
+_MAX_FIXED_SIZE = HEADS[3].size + PROPERTIES_LENGTH.size
 
-
-# Of any properties, with their sign: two bytes.
-_LENGTHS = tuple(map(struct.Struct(">h").pack, range(props.MAX_LENGTH + 1)))
+_LENGTHS = tuple(map(PROPERTIES_LENGTH.pack, range(props.MAX_LENGTH + 1)))  # of any properties
 _NO_END = bytes(props.MAX_LENGTH + 1)  # no properties end with it
 # Transactions go without entries, and long hosts change the layout of the head.
 _SPECIAL = sysflag.HOSTS_MASK | sysflag.TRANSACTION_MASK
@@ -299,8 +295,8 @@ class Appender:
         body, properties = record.body, record.properties
         # The sender's host bits do not count: a record that lies about them ends the log at the next start.
         sys_flag = _with_hosts(record.sys_flag & _NO_HOSTS, record.born_host, record.store_host)
-        head = HEADS[sys_flag >> 4 & 3]
-        size = head.size + len(body) + len(topic_field) + 2 + len(properties)
+        head = HEADS[sys_flag >> sysflag.HOSTS_SHIFT & 3]
+        size = head.size + len(body) + len(topic_field) + PROPERTIES_LENGTH.size + len(properties)
         queue_offset = 0
         if not sys_flag & sysflag.PREPARED:  # nor rolled back: it has an entry in its queue
             queue_offset = int(queue.max_offset)
@@ -386,7 +382,7 @@ class Appender:
             raise MessageRefused(
                 f"a topic of {size} bytes would end the log of RocketMQ 4.9 (storeCompatible49 is set)"
             )
-        return _TOPIC_LENGTH_V2.pack(size) + topic.encode()
+        return TOPIC_LENGTH[MAGIC_V2].pack(size) + topic.encode()
 
 
 def _with_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:

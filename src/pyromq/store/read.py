@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyromq.protocol.record import MAGIC_V1, MAGIC_V2, STORE_TIMESTAMP_AT
+from pyromq.protocol.record import MAGIC_V1, MAGIC_V2, store_timestamp_of
 
 from .commit_log import HEAD
 from .format import ENTRY, MAX_EXT_ADDRESS, PRE_BLANK_SIZE, QueueOffset
@@ -346,7 +346,7 @@ class Reader:
         entry = queue.entry(offset)
         if entry is None or not self._log.holds(entry[0], entry[1]):
             return -1
-        return store_time_of(self._log.read(entry[0], entry[1]))
+        return store_timestamp_of(self._log.read(entry[0], entry[1]))
 
     def offset_by_time(self, queue: ConsumeQueue, timestamp: int, *, upper: bool = False) -> QueueOffset:
         """The first message stored at or after `timestamp`; with `upper`, the last one at or before it.
@@ -383,9 +383,3 @@ def _matches(
     """Whether the unit of which an entry has only the address matches. If it is lost, what comes later decides."""
     unit = None if ext is None else ext.unit(address)
     return unit is None or (tags(unit.tags_code) and (units is None or units(unit)))
-
-
-def store_time_of(record: memoryview) -> int:
-    """The store time in the head of a record."""
-    at = STORE_TIMESTAMP_AT[20 if record[39] & 0x10 else 8]
-    return int.from_bytes(record[at : at + 8], "big", signed=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
-import struct
 from mmap import mmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,13 +11,18 @@ from pyromq.protocol import sysflag
 from pyromq.protocol.crc import crc32
 from pyromq.protocol.properties import MAX_LENGTH as MAX_PROPERTIES
 from pyromq.protocol.record import (
-    HEADS,
+    HEAD_LAYOUTS,
+    HOST_BITS_AT,
+    LENGTHS_SIZE,
+    LENGTHS_SIZE_V1,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MAX_TOPIC_LENGTH,
     MIN_RECORD_SIZE,
+    PROPERTIES_LENGTH,
     SIZE_AND_MAGIC,
+    TOPIC_LENGTH,
 )
 
 if TYPE_CHECKING:
@@ -29,20 +32,23 @@ if TYPE_CHECKING:
 
 _FIRST = 2048  # records that are read one by one at the beginning of a file
 _AGAIN = 64  # and where an unusual one comes between
-_HOST_BITS_AT = 39  # the lowest byte of SYSFLAG
-# Of the head only: size, magic, body CRC, queue id, queue offset, physical offset, sys flag, store time, body size.
-_WANTED = (0, 1, 2, 3, 5, 6, 7, 10, 14)
-
-
-def _only_wanted(head: struct.Struct) -> struct.Struct:
-    codes = re.findall(r"[0-9]*[a-z]", head.format)
-    return struct.Struct(
-        ">" + "".join(code if at in _WANTED else f"{struct.calcsize(f'>{code}')}x" for at, code in enumerate(codes))
-    )
-
-
-_HEADS = tuple(map(_only_wanted, HEADS))
-assert [head.size for head in _HEADS] == [head.size for head in HEADS]
+# What is wanted of the head, in its order.
+_WANTED = (
+    "total_size",
+    "magic",
+    "body_crc",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+    "sys_flag",
+    "store_timestamp",
+    "body_length",
+)
+_HEADS = tuple(layout.only(*_WANTED) for layout in HEAD_LAYOUTS)
+_PROPERTIES_LENGTH = PROPERTIES_LENGTH.size
+# Of a record of version 1, whose topic may have so many bytes: the first of them, and the furthest end of the topic.
+_TOPIC_AT = TOPIC_LENGTH[MAGIC_V1].size
+_MAX_TOPIC_END = _TOPIC_AT + MAX_TOPIC_LENGTH[MAGIC_V1]
 
 
 class ScannedRecord(NamedTuple):
@@ -97,22 +103,22 @@ def scan(view: bytes | memoryview, at: int, start: int, *, check_crc: bool, more
                 magic == MAGIC_V1
                 and not sys_flag & sysflag.HOSTS_MASK
                 and physical_offset == start + at
-                and body_at <= body_end <= end - 3
+                and body_at <= body_end <= end - LENGTHS_SIZE_V1
                 and end <= length
             ):
                 rest = data[body_end:end]
                 if is_view:
                     rest = bytes(rest)
                 # The topic, behind its length, and the properties, behind theirs.
-                topic_end = 1 + rest[0]
-                properties = rest[topic_end + 2 :]
+                topic_end = _TOPIC_AT + rest[0]
+                properties = rest[topic_end + _PROPERTIES_LENGTH :]
                 if (
-                    topic_end <= 128
-                    and topic_end + 2 <= len(rest)
+                    topic_end <= _MAX_TOPIC_END
+                    and topic_end + _PROPERTIES_LENGTH <= len(rest)
                     and rest[topic_end] << 8 | rest[topic_end + 1] == len(properties) <= MAX_PROPERTIES
                     and (not check_crc or crc32(view[body_at:body_end]) & 0x7FFFFFFF == crc)
                 ):
-                    name = rest[1:topic_end]
+                    name = rest[_TOPIC_AT:topic_end]
                     topic = topics.get(name)
                     if topic is None:
                         topic = topics[name] = name.decode("utf-8", "replace")
@@ -176,7 +182,7 @@ def _scan_one(view: bytes | memoryview, at: int, start: int, check_crc: bool, mo
         if MIN_RECORD_SIZE <= size <= left + more:
             return None
         raise CorruptRecord(f"record of {size} bytes, {left + more} left in the file", start + at)
-    head = _HEADS[view[at + _HOST_BITS_AT] >> 4 & 3]
+    head = _HEADS[view[at + HOST_BITS_AT] >> sysflag.HOSTS_SHIFT & 3]
     body_at = at + head.size
     end = at + size
     if body_at > end:
@@ -195,20 +201,16 @@ def _scan_one(view: bytes | memoryview, at: int, start: int, check_crc: bool, mo
     if physical_offset != start + at:
         raise CorruptRecord(f"record belongs to {physical_offset}", start + at)
     body_end = body_at + body_size
-    if body_size < 0 or body_end + 3 > end:
+    if body_size < 0 or body_end + LENGTHS_SIZE[magic] > end:
         raise CorruptRecord(f"body of {body_size} bytes in a record of {size}", start + at)
-    if magic == MAGIC_V1:
-        topic_at = body_end + 1
-        topic_end = topic_at + view[body_end]
-    else:
-        topic_at = body_end + 2
-        topic_end = topic_at + (view[body_end] << 8 | view[body_end + 1])
-    properties_at = topic_end + 2
+    topic_length = TOPIC_LENGTH[magic]
+    topic_at = body_end + topic_length.size
+    topic_end = topic_at + topic_length.unpack_from(view, body_end)[0]
+    properties_at = topic_end + _PROPERTIES_LENGTH
     # A length with its highest bit set is negative, and so never right.
     if (
-        properties_at > end
-        or properties_at + (view[topic_end] << 8 | view[topic_end + 1]) != end
-        or (topic_end - topic_at > MAX_TOPIC_LENGTH[magic] or end - properties_at > 0x7FFF)
+        not topic_at <= topic_end <= end - _PROPERTIES_LENGTH
+        or PROPERTIES_LENGTH.unpack_from(view, topic_end)[0] != end - properties_at
     ):
         raise CorruptRecord(f"topic and properties do not end a record of {size} bytes", start + at)
     if check_crc and crc32(view[body_at:body_end]) & 0x7FFFFFFF != crc:

@@ -6,12 +6,11 @@ Everything here happens in one turn. Whoever takes must either hand out what he 
 from __future__ import annotations
 
 import random
-import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyromq.protocol.pop_handle import pop_retry_topic
-from pyromq.protocol.record import QUEUE_OFFSET_AT
+from pyromq.protocol.record import OFFSET, QUEUE_OFFSET_AT
 from pyromq.store import GetStatus
 
 from .held_pops import ANY_QUEUE
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 FROM_FIRST = 0  # initMode
 
-_OFFSET = struct.Struct(">q")
 # The offset of the group is not one of the queue, or a file is missing: the answer tells where to go on.
 _ELSEWHERE = (
     GetStatus.OFFSET_TOO_SMALL,
@@ -180,7 +178,7 @@ class PopReader:
             return
         start, found = self._read(queue, source, start, header.max_msg_nums - taken.count, selection)
         if found.count:
-            offsets = [_OFFSET.unpack_from(record, QUEUE_OFFSET_AT)[0] for record in found.slices]
+            offsets = [OFFSET.unpack_from(record, QUEUE_OFFSET_AT)[0] for record in found.slices]
             taken.parts.append(Part(queue, start, offsets, found.slices, is_retry))
             taken.count += found.count
             if not header.order:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import OffsetOutOfRange
 from pyromq.protocol.command import PROTOCOL_VERSION
+from pyromq.protocol.record import store_timestamp_of
 from pyromq.store.disk import Disk
-from pyromq.store.read import store_time_of
 from pyromq.store.tags import SCHEDULE_TOPIC
 
 from .throughput import Rate
@@ -139,7 +139,7 @@ class RuntimeInfo:
 
     def _earliest(self) -> int:
         try:
-            return store_time_of(self._store.message_at(self._store.log.start))
+            return store_timestamp_of(self._store.message_at(self._store.log.start))
         except OffsetOutOfRange:
             return -1
 

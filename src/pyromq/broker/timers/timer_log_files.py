@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyromq.protocol.layout import Layout
 from pyromq.store.disk import Disk
-from pyromq.store.format import segment_name
+from pyromq.store.format import ENTRY_LAYOUT, segment_name
 from pyromq.store.tags import TimerKind
 
 if TYPE_CHECKING:
@@ -35,22 +35,30 @@ if TYPE_CHECKING:
 TIMER_LOG = "timerlog"
 TIMER_WHEEL = "timerwheel"
 
-_UNIT = np.dtype(
-    [
-        ("unit_size", ">i4"),
-        ("previous", ">i8"),  # position of the unit before it in its slot, -1 if there is none
-        ("magic", ">i4"),
-        ("written", ">i8"),  # ms
-        ("delay", ">i4"),  # ms from there to its slot
-        ("physical", ">i8"),
-        ("size", ">i4"),
-        ("topic_hash", ">i4"),  # only to count by topic; 0 counts for none
-        ("reserved", ">i8"),
-    ]
-)
-_SLOT = np.dtype([("number", ">i8"), ("first", ">i8"), ("last", ">i8"), ("timers", ">i4"), ("magic", ">i4")])
-_ENTRY = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
-_BLANK = struct.Struct(">iqi")  # what is left of the file, 0, a magic
+_UNIT = Layout(
+    unit_size="i",
+    previous="q",  # position of the unit before it in its slot, -1 if there is none
+    magic="i",
+    written="q",  # ms
+    delay="i",  # ms from there to its slot
+    physical_offset="q",
+    size="i",
+    topic_hash="i",  # only to count by topic; 0 counts for none
+    reserved="q",
+).dtype()
+_SLOT = Layout(
+    number="q",
+    first="q",  # position of its oldest unit
+    last="q",  # and of its newest
+    timers="i",  # messages, less those that were recalled
+    magic="i",  # 0
+).dtype()
+_ENTRY = ENTRY_LAYOUT.dtype()
+_BLANK = Layout(
+    left="i",  # bytes of the file, these included
+    previous="q",  # 0
+    magic="i",
+).struct
 _BLANK_MAGIC = (0xBBCCDDEE ^ (1880681586 + 8)) - (1 << 32)
 
 _WEEK = 7 * 86_400  # slots, whatever the precision
@@ -100,7 +108,7 @@ def write_timer_files(
     units["magic"] = magics
     units["written"] = now
     units["delay"] = dues - now
-    units["physical"], units["size"] = _places(queue, offsets)
+    units["physical_offset"], units["size"] = _places(queue, offsets)
     positions = _positions(len(units), file_size)
     slots = _link(units, positions, dues // precision, kinds)
     end = _write_log(log, units, file_size, disk)
@@ -132,7 +140,7 @@ def _places(queue: ConsumeQueue, offsets: Int64s) -> tuple[Int64s, Int64s]:
             at += 1
             continue
         chosen = entries[offsets[at:stop] - first]
-        physical[at:stop], sizes[at:stop] = chosen["physical"], chosen["size"]
+        physical[at:stop], sizes[at:stop] = chosen["physical_offset"], chosen["size"]
         at = stop
     return physical, sizes
 

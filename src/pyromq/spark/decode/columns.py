@@ -11,7 +11,6 @@ Figures: bench/spark_decode.py.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from pyromq.errors import CorruptRecord
 from pyromq.protocol import compression, sysflag
 from pyromq.protocol import properties as props
-from pyromq.protocol.record import decode_record
+from pyromq.protocol.record import TOTAL_SIZE, decode_record
 
 from ..schema import TIMESTAMP, column_name
 from . import plain_columns
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_BYTES", "MAX_ROWS", "Decoded", "decode"]
 
-_SIZE = struct.Struct(">i")  # what a record begins with
 
 # While records are passed over, so many times more than the rows of a batch are looked at for it, in steps.
 _LOOK_AHEAD = 8
@@ -197,7 +195,7 @@ class _Found:
         self.rows += len(wanted)
         self.count += len(records)
         last = int(starts[len(records) - 1])
-        self.end = last + _SIZE.unpack_from(self._buffer, last)[0]
+        self.end = last + TOTAL_SIZE.unpack_from(self._buffer, last)[0]
         return len(records) == len(starts)
 
     def records(self) -> Records:

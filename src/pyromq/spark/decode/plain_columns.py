@@ -17,7 +17,7 @@ from pyromq.protocol import properties as props
 from pyromq.protocol.batch import unwrap
 from pyromq.protocol.ids import decode_host
 from pyromq.protocol.message import MessageExt
-from pyromq.protocol.record import SIZE_AND_MAGIC, decode_record
+from pyromq.protocol.record import TOTAL_SIZE, decode_record
 
 from ..schema import ARROW_SCHEMA, column_name
 from .selection import Selection
@@ -82,7 +82,7 @@ def decode(
         length = sum(len(message.body) for message in messages)
         if records and (is_inner_batch(record.sys_flag) or (rows and size + length > max_bytes)):
             break
-        total_size = SIZE_AND_MAGIC.unpack_from(buffer, pos)[0]
+        total_size = TOTAL_SIZE.unpack_from(buffer, pos)[0]
         rows += [_row(message, record, total_size, broker_name) for message in messages]
         size += length
         records += 1

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from pyromq.protocol import sysflag
-from pyromq.protocol.record import HEADS, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
+from pyromq.protocol.properties import MAX_LENGTH as MAX_PROPERTIES
+from pyromq.protocol.record import (
+    HEAD_LAYOUTS,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_TOPIC_LENGTH,
+    MIN_RECORD_SIZE,
+    PROPERTIES_LENGTH,
+    TOPIC_LENGTH,
+)
 
 from .gather import MAX_SPAN, gathered, pieces
 
@@ -20,42 +28,15 @@ if TYPE_CHECKING:
 
     from .gather import Int64s
 
-_NAMES = (
-    "total_size",
-    "magic",
-    "body_crc",
-    "queue_id",
-    "flag",
-    "queue_offset",
-    "physical_offset",
-    "sys_flag",
-    "born_timestamp",
-    "born_host",
-    "store_timestamp",
-    "store_host",
-    "reconsume_times",
-    "prepared_transaction_offset",
-    "body_length",
-)
-_CODES = {"i": ">i4", "q": ">i8", f"{sysflag.HOST_V4_LENGTH}s": "V8", f"{sysflag.HOST_V6_LENGTH}s": "V20"}
-
-
-def _head_type(form: str) -> np.dtype[np.void]:
-    return np.dtype(list(zip(_NAMES, map(_CODES.__getitem__, re.findall("[0-9]*[a-z]", form)), strict=True)))
-
-
-def _places(name: str) -> list[int]:
-    return [head.fields[name][1] for head in _HEAD_TYPES if head.fields is not None]
-
-
 # By the two host bits of SYSFLAG, shifted down.
-_HEAD_TYPES = tuple(_head_type(head.format) for head in HEADS)
-_HEAD_SIZES = np.array([head.itemsize for head in _HEAD_TYPES])
-_HOSTS_SHIFT = 4
+_HEAD_TYPES = tuple(layout.dtype() for layout in HEAD_LAYOUTS)
+_HEAD_SIZES = np.array([layout.size for layout in HEAD_LAYOUTS])
 # What lies elsewhere when a host before it is longer.
 _MOVED = ("store_timestamp", "reconsume_times", "prepared_transaction_offset", "body_length")
-_BORN_HOST_AT, *_ = _places("born_host")
-_STORE_HOST_AT = np.array(_places("store_host"))
+_BORN_HOST_AT = HEAD_LAYOUTS[0].positions["born_host"]
+_STORE_HOST_AT = np.array([layout.positions["store_host"] for layout in HEAD_LAYOUTS])
+_TOPIC_LENGTH, _PROPERTIES_LENGTH = TOPIC_LENGTH[MAGIC_V1].size, PROPERTIES_LENGTH.size
+_LONGER_IN_V2 = TOPIC_LENGTH[MAGIC_V2].size - TOPIC_LENGTH[MAGIC_V1].size
 
 
 class Records:
@@ -112,20 +93,20 @@ class Records:
         body_length = self.field("body_length", np.int32)
         self.body_at = starts + head_size
         self.body_end = self.body_at + body_length
-        self.topic_at = self.body_end + 1 + is_v2
+        self.topic_at = self.body_end + _TOPIC_LENGTH + is_v2 * _LONGER_IN_V2
         is_v2 = is_v2[: self._keep(is_whole & (body_length >= 0) & (self.topic_at <= self.end))]
 
         topic_length = raw[self.topic_at - 1].astype(np.int64)
-        limit: Any = 0x7F  # its highest bit set makes a length negative
+        limit: Any = MAX_TOPIC_LENGTH[MAGIC_V1]  # its highest bit set makes a length negative
         if is_v2.any():
             topic_length += np.where(is_v2, raw[self.topic_at - 2].astype(np.int64) << 8, 0)
-            limit = np.where(is_v2, 0x7FFF, limit)
+            limit = np.where(is_v2, MAX_TOPIC_LENGTH[MAGIC_V2], limit)
         self.topic_end = self.topic_at + topic_length
-        self.properties_at = self.topic_end + 2
+        self.properties_at = self.topic_end + _PROPERTIES_LENGTH
         self._keep((topic_length <= limit) & (self.properties_at <= self.end))
 
         length = raw[self.topic_end].astype(np.int64) << 8 | raw[self.topic_end + 1]
-        is_whole = (length <= 0x7FFF) & (self.properties_at + length == self.end)
+        is_whole = (length <= MAX_PROPERTIES) & (self.properties_at + length == self.end)
         if origin is not None:
             is_whole &= self.field("physical_offset", np.int64) == origin + self.start
         self._keep(is_whole)
@@ -186,7 +167,7 @@ class Records:
 
     @property
     def _host_bits(self) -> NDArray[np.int32]:
-        return self.sys_flag >> _HOSTS_SHIFT & 3
+        return self.sys_flag >> sysflag.HOSTS_SHIFT & 3
 
     def _correct_heads(self, which: NDArray[np.bool_]) -> None:
         """Read the fields behind IPv6 hosts from where they are."""

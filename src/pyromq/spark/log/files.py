@@ -9,35 +9,32 @@ from __future__ import annotations
 import bisect
 import mmap
 import os
-import struct
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.errors import CorruptRecord, StoreError
 from pyromq.protocol.record import (
+    MAGIC,
+    MAGIC_AT,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_SIZE,
+    OFFSET,
     PHYSICAL_OFFSET_AT,
     SIZE_AND_MAGIC,
-    STORE_TIMESTAMP_AT,
-    SYS_FLAG_AT,
+    TOTAL_SIZE,
     HeadKind,
     decode_record,
     read_head,
+    store_timestamp_of,
 )
-from pyromq.protocol.sysflag import born_host_length
 from pyromq.store.format import ABORT, CHECKPOINT, CHECKPOINT_TIMES, COMMIT_LOG, is_segment_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MAGIC = struct.Struct(">i")
-_MAGIC_AT = SIZE_AND_MAGIC.size - _MAGIC.size
-_MAGICS = {_MAGIC.pack(MAGIC_V1), _MAGIC.pack(MAGIC_V2)}
-_COMMON = _MAGIC.pack(MAGIC_V1)[:3]  # of both versions, which differ in the last byte
-_I32 = struct.Struct(">i")
-_I64 = struct.Struct(">q")
+_MAGICS = {MAGIC.pack(MAGIC_V1), MAGIC.pack(MAGIC_V2)}
+_COMMON = MAGIC.pack(MAGIC_V1)[:3]  # of both versions, which differ in the last byte
 _BLOCK = 64 << 10
 _CHUNK = 1 << 20
 _ZEROS = bytes(_CHUNK)
@@ -87,11 +84,11 @@ def next_record(data: mmap.mmap | bytes, at: int, origin: int, stop: int | None 
 
     None if there is none in front of `stop`, where the search ends.
     """
-    last = len(data) if stop is None else min(len(data), stop - 1 + _MAGIC_AT + len(_COMMON))
-    found = data.find(_COMMON, at + _MAGIC_AT, last)
+    last = len(data) if stop is None else min(len(data), stop - 1 + MAGIC_AT + len(_COMMON))
+    found = data.find(_COMMON, at + MAGIC_AT, last)
     while found >= 0:
-        pos = found - _MAGIC_AT
-        if data[found : found + _MAGIC.size] in _MAGICS and is_record(data, pos, origin):
+        pos = found - MAGIC_AT
+        if data[found : found + MAGIC.size] in _MAGICS and is_record(data, pos, origin):
             return pos
         found = data.find(_COMMON, found + 1, last)
     return None
@@ -99,7 +96,7 @@ def next_record(data: mmap.mmap | bytes, at: int, origin: int, stop: int | None 
 
 def is_record(data: mmap.mmap | bytes, pos: int, origin: int) -> bool:
     """Whether a whole record begins at `pos` that belongs there; its body may be damaged."""
-    if len(data) - pos < MIN_RECORD_SIZE or _I64.unpack_from(data, pos + PHYSICAL_OFFSET_AT)[0] != origin + pos:
+    if len(data) - pos < MIN_RECORD_SIZE or OFFSET.unpack_from(data, pos + PHYSICAL_OFFSET_AT)[0] != origin + pos:
         return False
     try:
         decode_record(data, pos, check_crc=False)
@@ -117,7 +114,7 @@ def head_at(data: mmap.mmap | bytes, pos: int, origin: int) -> HeadKind:
 
 
 def record_size_at(data: mmap.mmap | bytes, pos: int) -> int:
-    return int(_I32.unpack_from(data, pos)[0])
+    return int(TOTAL_SIZE.unpack_from(data, pos)[0])
 
 
 def first_store_time(file: LogFile) -> int | None:
@@ -130,14 +127,13 @@ def first_store_time(file: LogFile) -> int | None:
         head = os.pread(fd, MIN_RECORD_SIZE, 0)
     finally:
         os.close(fd)
-    if len(head) < MIN_RECORD_SIZE or head[_MAGIC_AT : _MAGIC_AT + _MAGIC.size] not in _MAGICS:
+    if len(head) < MIN_RECORD_SIZE or head[MAGIC_AT : MAGIC_AT + MAGIC.size] not in _MAGICS:
         return None
     return _store_time(head, 0)
 
 
 def _store_time(data: mmap.mmap | bytes, pos: int) -> int:
-    at = STORE_TIMESTAMP_AT[born_host_length(_I32.unpack_from(data, pos + SYS_FLAG_AT)[0])]
-    return int(_I64.unpack_from(data, pos + at)[0])
+    return store_timestamp_of(data, pos)
 
 
 def first_since(files: list[LogFile], time_: int, end: int) -> int:

@@ -17,7 +17,15 @@ import numpy as np
 from pyromq.errors import CorruptRecord
 from pyromq.protocol.hashing import index_hash
 from pyromq.protocol.record import HeadKind, read_head
-from pyromq.store.format import INDEX, INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, index_size, is_index_name
+from pyromq.store.format import (
+    INDEX,
+    INDEX_ENTRY,
+    INDEX_ENTRY_LAYOUT,
+    INDEX_HEADER,
+    INDEX_SLOT,
+    index_size,
+    is_index_name,
+)
 
 from .files import is_record, mapped, record_size_at
 
@@ -29,8 +37,7 @@ if TYPE_CHECKING:
 
     from .files import LogFile
 
-_ENTRY_TYPE = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
-assert _ENTRY_TYPE.itemsize == INDEX_ENTRY.size
+_ENTRY_TYPE = INDEX_ENTRY_LAYOUT.dtype()
 _DEFAULT_SLOTS = 5_000_000
 # With more entries on the way to a key, the index saves nothing.
 _MOST_STEPS = 100_000
@@ -208,7 +215,7 @@ def _entries_at(data: mmap.mmap, begin: int, end: int, count: int) -> int | None
     usual = (index_size(_DEFAULT_SLOTS, 0) - shift) // step
     if usual + count < len(entries) and _fits(entries, data, shift, usual, (begin, end), count):
         return int(usual * step + shift)
-    offsets = entries["offset"]
+    offsets = entries["physical_offset"]
     likely = np.flatnonzero((offsets[1 : len(offsets) - count + 1] == begin) & (offsets[count:] == end))
     if len(likely) > _MOST_PLACES:
         return None
@@ -225,7 +232,12 @@ def _fits(
     """
     begin, end = messages
     slots, rest = divmod(at * entries.itemsize + shift - INDEX_HEADER.size, INDEX_SLOT.size)
-    if rest or slots < 1 or entries["offset"][at + 1] != begin or entries["offset"][at + count] != end:
+    if (
+        rest
+        or slots < 1
+        or entries["physical_offset"][at + 1] != begin
+        or entries["physical_offset"][at + count] != end
+    ):
         return False
     first = int(entries["hash"][at + 1])
     if first < 0 or entries[at].tobytes().strip(b"\0"):

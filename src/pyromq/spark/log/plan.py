@@ -198,7 +198,9 @@ class _Plan:
             steps = min(end - first, max(1, -(-int(2 * bytes_) // max(1, int(size)))))
             for number in range(steps):
                 at = first + (end - first) * number // steps
-                samples += [(int(entry["offset"]), bytes_ / steps) for entry in real(queue.entries(at, at + 1))]
+                samples += [
+                    (int(entry["physical_offset"]), bytes_ / steps) for entry in real(queue.entries(at, at + 1))
+                ]
         cuts: list[int] = []
         taken = 0.0
         for offset, bytes_ in sorted(samples):

@@ -13,6 +13,7 @@ from pyromq.protocol.names import TIMED_TOPICS
 from pyromq.store.format import (
     CONSUME_QUEUE,
     ENTRY,
+    ENTRY_LAYOUT,
     MAX_EXT_ADDRESS,
     PRE_BLANK_SIZE,
     is_segment_name,
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_ENTRY_TYPE = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
-assert _ENTRY_TYPE.itemsize == ENTRY.size
+_ENTRY_TYPE = ENTRY_LAYOUT.dtype()
 _SAMPLE = 1000
 
 
@@ -70,7 +70,7 @@ class QueueFiles(NamedTuple):
 
         def is_behind(index: int) -> bool:
             found = self.entries(index, index + 1)
-            return bool(len(found) and found["size"][0] != PRE_BLANK_SIZE and found["offset"][0] >= physical)
+            return bool(len(found) and found["size"][0] != PRE_BLANK_SIZE and found["physical_offset"][0] >= physical)
 
         return bisect.bisect_left(range(first, end), True, key=is_behind) + first
 
@@ -97,7 +97,7 @@ class QueueSlice(NamedTuple):
         if len(queue.files) == 1:
             return self
         firsts = [real(queue.entries(file[0] // ENTRY.size, file[0] // ENTRY.size + 1)) for file in queue.files]
-        begins = [int(found["offset"][0]) if len(found) else -1 for found in firsts]
+        begins = [int(found["physical_offset"][0]) if len(found) else -1 for found in firsts]
         files = tuple(
             file
             for number, file in enumerate(queue.files)
@@ -129,7 +129,7 @@ def queues_of(root: Path, topics: Iterable[str] | None) -> Iterator[QueueFiles]:
 def real(entries: NDArray[np.void]) -> NDArray[np.void]:
     """Without the fillers that stand for messages that are not in the queue."""
     sizes = entries["size"]
-    found: NDArray[np.void] = entries[(sizes > 0) & (sizes != PRE_BLANK_SIZE) & (entries["offset"] >= 0)]
+    found: NDArray[np.void] = entries[(sizes > 0) & (sizes != PRE_BLANK_SIZE) & (entries["physical_offset"] >= 0)]
     return found
 
 
@@ -146,7 +146,7 @@ def may_have_tag(entries: NDArray[np.void], codes: NDArray[np.int64] | None) -> 
     """Which entries have one of these codes, or an address in the place of theirs."""
     if codes is None:
         return np.ones(len(entries), np.bool_)
-    own = entries["tags"].astype(np.int64)
+    own = entries["tags_code"].astype(np.int64)
     return np.isin(own, codes) | (own <= MAX_EXT_ADDRESS)
 
 

@@ -98,7 +98,7 @@ class _Scan:
             self._lost(exc.filename)
             return np.empty(0, np.int64)
         entries = entries[may_have_tag(entries, tag_codes(queue.topic, part.selection.tags))]
-        places = entries["offset"].astype(np.int64)
+        places = entries["physical_offset"].astype(np.int64)
         found: Int64s = places[(places >= part.start) & (places < part.end)]
         return found
 

@@ -193,7 +193,9 @@ class IndexCheck:
             except StoreError:  # reported when the file was looked at
                 return
             entries = np.frombuffer(data, ENTRY)
-            hashes, offsets, seconds = (entries[name].astype(np.int64) for name in ("hash", "offset", "seconds"))
+            hashes, offsets, seconds = (
+                entries[name].astype(np.int64) for name in ("hash", "physical_offset", "seconds")
+            )
             yield _Piece(file, first, hashes, offsets, seconds)
 
     def _take(self, end: int) -> Iterator[_Piece]:
@@ -373,7 +375,7 @@ def _candidates(data: bytes) -> Iterator[Geometry]:
     used = header.next_entry - 1
     # The last byte of the file is that of an entry, whatever the geometry: so it is known where entries may begin.
     entries = np.frombuffer(data[INDEX_HEADER.size + (len(data) - INDEX_HEADER.size) % ENTRY.itemsize :], ENTRY)
-    offsets = entries["offset"]
+    offsets = entries["physical_offset"]
     if 0 < used < len(entries):
         zeroth = np.arange(len(entries) - used)
         fits = (offsets[zeroth + 1] == header.begin_offset) & (offsets[zeroth + used] == header.end_offset)

@@ -8,7 +8,6 @@ of a file on a failing disk would kill the process.
 from __future__ import annotations
 
 import os
-import struct
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,15 +16,18 @@ from pyromq.errors import CorruptRecord
 from pyromq.protocol import properties as props
 from pyromq.protocol import record_crc
 from pyromq.protocol.record import (
+    MAGIC,
+    MAGIC_AT,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_SIZE,
+    OFFSET,
     PHYSICAL_OFFSET_AT,
     SIZE_AND_MAGIC,
+    store_timestamp_of,
 )
 
-from ..read import store_time_of
 from ..scan import scan
 from .files import first_nonzero, next_data
 from .findings import Severity
@@ -40,11 +42,8 @@ if TYPE_CHECKING:
 
 _WINDOW = 256 << 10  # as much as stays close to the processor
 _HEAD = SIZE_AND_MAGIC.size
-_MAGIC = struct.Struct(">i")
-_MAGIC_AT = _HEAD - _MAGIC.size
-_MAGICS = tuple(_MAGIC.pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
-_PLACE = struct.Struct(">q")
-_PLACE_END = PHYSICAL_OFFSET_AT + _PLACE.size
+_MAGICS = tuple(MAGIC.pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
+_PLACE_END = PHYSICAL_OFFSET_AT + OFFSET.size
 _RECORD_CRC = f"{props.CRC32}{props.NAME_VALUE_SEPARATOR}".encode()
 _store_time = attrgetter("store_timestamp")
 
@@ -223,7 +222,7 @@ class LogCheck:
             self._end_here(file, at)
             return None
         # The size of a record, which comes first, may begin with zeros itself.
-        following = self._next_record(file, window, max(at + 1, written - _MAGIC_AT + 1))
+        following = self._next_record(file, window, max(at + 1, written - MAGIC_AT + 1))
         if following is None:
             self._end_here(file, at, is_reported=True)
             self._trouble(
@@ -333,18 +332,18 @@ def first_store_time(file: FoundSegment) -> int:
         return 0
     if len(head) < MIN_RECORD_SIZE or SIZE_AND_MAGIC.unpack_from(head)[1] not in (MAGIC_V1, MAGIC_V2):
         return 0
-    return store_time_of(memoryview(head))
+    return store_timestamp_of(memoryview(head))
 
 
 def _place(data: bytes, at: int) -> int:
     """The physical offset in the record at `at`."""
-    return int(_PLACE.unpack_from(data, at + PHYSICAL_OFFSET_AT)[0])
+    return int(OFFSET.unpack_from(data, at + PHYSICAL_OFFSET_AT)[0])
 
 
 def _heads(data: bytes, at: int) -> Iterator[int]:
     """Where records may begin in `data` from `at` on, by their magics, in order."""
-    found = {magic: data.find(magic, at + _MAGIC_AT) for magic in _MAGICS}
+    found = {magic: data.find(magic, at + MAGIC_AT) for magic in _MAGICS}
     while found := {magic: place for magic, place in found.items() if place >= 0}:
         magic = min(found, key=found.__getitem__)
-        yield found[magic] - _MAGIC_AT
+        yield found[magic] - MAGIC_AT
         found[magic] = data.find(magic, found[magic] + 1)

@@ -16,13 +16,12 @@ import contextlib
 import logging
 import os
 import re
-import struct
 import time
 from typing import TYPE_CHECKING
 
 from pyromq.errors import StoreError
 from pyromq.protocol.hashing import index_hash
-from pyromq.protocol.record import HEADS
+from pyromq.protocol.record import HEAD_LAYOUTS, PROPERTIES_LENGTH
 
 from .index_file import Geometry, IndexFile, IndexHeader
 
@@ -46,9 +45,7 @@ BATCH = 2048
 # How many pieces a record is written in: head, body, topic, length of the properties, properties.
 PIECES = 5
 # What is wanted of a head whose hosts are of IPv4: its offset and its store time.
-_HEAD = struct.Struct(">28xq20xq24x")
-_LENGTH = struct.Struct(">h")
-assert _HEAD.size == HEADS[0].size
+_HEAD = HEAD_LAYOUTS[0].only("physical_offset", "store_timestamp")
 _NO_OFFSET = 2**63 - 1  # behind every message
 
 _NAME = re.compile(r"[0-9]{17}", re.ASCII)
@@ -181,7 +178,7 @@ class IndexFiles:
         """Note a record, to be indexed under its keys. Records come in the order of the log."""
         self._heads += head(physical_offset, store_timestamp)
         self._topics.append(topic)
-        self._sizes += _LENGTH.pack(len(properties))
+        self._sizes += PROPERTIES_LENGTH.pack(len(properties))
         self._properties += b"\x02%b" % properties
 
     def add_written(self, pieces: list[bytes]) -> None:
@@ -229,8 +226,8 @@ class IndexFiles:
         from .keys import HEAD, joined_key_hashes
 
         heads = np.frombuffer(self._heads, HEAD)
-        sizes = np.frombuffer(self._sizes, ">i2").astype(np.intp)
-        offsets, times = heads["offset"].astype(np.int64), heads["stored"].astype(np.int64)
+        sizes = np.frombuffer(self._sizes, f">i{PROPERTIES_LENGTH.size}").astype(np.intp)
+        offsets, times = heads["physical_offset"].astype(np.int64), heads["store_timestamp"].astype(np.int64)
         self._take(*joined_key_hashes(self._topics, self._properties, sizes), offsets, times)
 
     def _clear_pending(self) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from pyromq.protocol.hashing import java_hash
 from pyromq.protocol.properties import MAX_LENGTH, decode
-from pyromq.protocol.record import HEADS
+from pyromq.protocol.record import HEAD_LAYOUTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +31,7 @@ _LONGEST = 64
 _ROWS = 4096
 
 # What is wanted of heads whose hosts are of IPv4.
-HEAD = np.dtype(
-    {"names": ["offset", "stored"], "formats": [">i8", ">i8"], "offsets": [28, 56], "itemsize": HEADS[0].size}
-)
+HEAD = HEAD_LAYOUTS[0].dtype("physical_offset", "store_timestamp")
 
 _SEPARATOR = 2
 _BLANK = 32

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import failpoints
-from ..format import INDEX_ENTRY, INDEX_SLOT
+from ..format import INDEX_ENTRY_LAYOUT, INDEX_SLOT_LAYOUT
 from .index_file import IndexFile, IndexHeader, read_exactly, reading
 
 if TYPE_CHECKING:
@@ -25,11 +25,8 @@ if TYPE_CHECKING:
     from ..disk import Disk
     from .index_file import Geometry
 
-# The layout of format.INDEX_ENTRY, field by field.
-ENTRY = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
-assert ENTRY.itemsize == INDEX_ENTRY.size
-SLOT = np.dtype(">i4")
-assert SLOT.itemsize == INDEX_SLOT.size
+ENTRY = INDEX_ENTRY_LAYOUT.dtype()
+SLOT = INDEX_SLOT_LAYOUT.dtype()["newest"]
 
 _GATHERED = 4096  # entries in memory at most
 _PAGE = 1024  # slots that are written together, 4 KiB
@@ -52,7 +49,7 @@ class GrowingIndexFile(IndexFile):
         self._header_dirty = False
         self._gathered: NDArray[np.void] = np.zeros(min(_GATHERED, geometry.entries), ENTRY)
         self._hashes = self._gathered["hash"]
-        self._offsets = self._gathered["offset"]
+        self._offsets = self._gathered["physical_offset"]
         self._seconds = self._gathered["seconds"]
         self._previous = self._gathered["previous"]
         self._first = header.next_entry  # number of the first gathered entry
@@ -244,14 +241,14 @@ def cut_back(file: IndexFile, offset: int, disk: Disk) -> bool:
             if not len(entries):
                 break
             if first == 1:
-                header.begin_offset = int(entries["offset"][0])
+                header.begin_offset = int(entries["physical_offset"][0])
             numbers = np.arange(first, first + len(entries))
             previous = link(table, entries["hash"] % geometry.slots, numbers)
             if (entries["previous"] != previous).any():
                 entries["previous"] = previous
                 disk.write(fd, _octets(entries), geometry.entry_at(first))
             header.next_entry = first + len(entries)
-            header.end_offset = int(entries["offset"][-1])
+            header.end_offset = int(entries["physical_offset"][-1])
             # Within the second that the entry tells; a look-up must not pass over the file.
             header.end_time = min(old.end_time, old.begin_time + int(entries["seconds"][-1]) * 1000 + 999)
             if len(entries) < _CHUNK:
@@ -273,7 +270,7 @@ def cut_back(file: IndexFile, offset: int, disk: Disk) -> bool:
 
 def _sound(entries: NDArray[np.void], after: int, before: int) -> int:
     """How many of the entries, from the first on, are those of messages from `after` on, in order, below `before`."""
-    offsets = entries["offset"].astype(np.int64)
+    offsets = entries["physical_offset"].astype(np.int64)
     good = (offsets < before) & (entries["hash"] >= 0) & (entries["seconds"] >= 0)
     good[0] &= offsets[0] >= after
     good[1:] &= offsets[1:] >= offsets[:-1]
@@ -296,9 +293,10 @@ def check(file: IndexFile) -> Iterator[str]:
             if sound < len(entries):
                 yield f"{file.path}: entry {first + sound} is damaged or out of order"
                 return
-            after = int(entries["offset"][-1])
-            if first == 1 and entries["offset"][0] != header.begin_offset:
-                yield f"{file.path}: begins at offset {entries['offset'][0]}, its header says {header.begin_offset}"
+            after = int(entries["physical_offset"][-1])
+            if first == 1 and entries["physical_offset"][0] != header.begin_offset:
+                begin = entries["physical_offset"][0]
+                yield f"{file.path}: begins at offset {begin}, its header says {header.begin_offset}"
             previous = link(table, entries["hash"] % file.geometry.slots, np.arange(first, first + len(entries)))
             wrong = (entries["previous"] != previous).nonzero()[0]
             if len(wrong):

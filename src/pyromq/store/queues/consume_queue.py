@@ -16,6 +16,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.errors import StoreError
+from pyromq.protocol.record import MAGIC_V1, MAX_TOPIC_LENGTH, MIN_RECORD_SIZE, TOPIC_LENGTH
 
 from .. import failpoints
 from ..format import ENTRY, MAX_EXT_ADDRESS, PRE_BLANK, PRE_BLANK_SIZE, QueueOffset, segment_files, segment_name
@@ -108,9 +109,10 @@ class ConsumeQueue:
         self.is_schedule = topic in TIMED_TOPICS
         # Topic with its length, as a record of version 1 carries it.
         encoded = topic.encode()
-        self.topic_field = bytes((len(encoded),)) + encoded if len(encoded) < 128 else b""
+        fits_v1 = len(encoded) <= MAX_TOPIC_LENGTH[MAGIC_V1]
+        self.topic_field = TOPIC_LENGTH[MAGIC_V1].pack(len(encoded)) + encoded if fits_v1 else b""
         self.is_plain = bool(self.topic_field) and not self.is_schedule
-        self.fixed_size = 91 + len(encoded)
+        self.fixed_size = MIN_RECORD_SIZE + len(encoded)
 
     def __repr__(self) -> str:
         return f"<ConsumeQueue {self.topic}/{self.queue_id} {self.min_offset}..{self.max_offset}>"
