@@ -140,7 +140,7 @@ class BulkScanner:
         good = (heads["physical_offset"] == starts + self._start) & (heads["sys_flag"] & _UNUSUAL == 0)
         good &= (heads["body_length"] >= 0) & (body_ends + LENGTHS_SIZE_V1 <= ends)
         # What follows may only be looked at where that is so; elsewhere something else is, to no effect.
-        body_ends = np.minimum(body_ends, ends - LENGTHS_SIZE_V1)
+        body_ends = np.clip(body_ends, starts + _HEAD.itemsize, ends - LENGTHS_SIZE_V1)
         topic_sizes = octets[body_ends].astype(np.int64)
         topic_ends = body_ends + _TOPIC_LENGTH + topic_sizes
         good &= (topic_sizes <= _MAX_TOPIC) & (topic_ends + _PROPERTIES_LENGTH <= ends)
