@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pyromq.protocol.record import MessageRecord, encode_record
-from pyromq.spark.decode import columns, plain_columns
+from pyromq.spark.decode import columns, general_columns
 from pyromq.spark.schema import COLUMNS
 
 from .table import show
@@ -68,7 +68,7 @@ def main(_seconds: float) -> None:
         for name, schema in SCHEMAS.items():
             fast, plain = seconds(
                 lambda b=buffer, s=schema: columns.decode(b, s, broker_name="broker-a"),  # type: ignore[misc]
-                lambda b=buffer, s=schema: plain_columns.decode(b, s, broker_name="broker-a"),  # type: ignore[misc]
+                lambda b=buffer, s=schema: general_columns.decode(b, s, broker_name="broker-a"),  # type: ignore[misc]
             )
             rows.append(
                 (

@@ -9,7 +9,7 @@ from tests.property.spark_records import buffers, records
 from tests.unit.spark.rows import equal, plain_values, rows_of
 
 from pyromq.protocol.record import encode_record
-from pyromq.spark.decode import columns, plain_columns
+from pyromq.spark.decode import columns, general_columns
 from pyromq.spark.decode.selection import Selection
 from pyromq.spark.schema import ARROW_SCHEMA, COLUMNS
 
@@ -76,5 +76,5 @@ def test_records_at_positions_are_read_in_the_order_of_the_positions(found, rand
         batch, _, used = columns.decode(buffer, ARROW_SCHEMA, broker_name="broker-a", positions=positions)
         got += plain_values(batch)
         positions = positions[used:]
-    expected = [rows_of(plain_columns.decode, encode_record(found[index])) for index in order]
+    expected = [rows_of(general_columns.decode, encode_record(found[index])) for index in order]
     assert got == [row for rows in expected for row in rows]

@@ -18,7 +18,7 @@ from pyromq.protocol.hashing import tags_code
 from pyromq.protocol.record import MAGIC_V1, MAGIC_V2, MessageRecord, encode_record
 from pyromq.store import MessageStore, StoreConfig
 from pyromq.store import scan as scanning
-from pyromq.store.bulk_scan import Bulk
+from pyromq.store.fast_scan import Bulk
 from pyromq.store.recovery import Dispatch
 from pyromq.store.scan import ScannedRecord, _scan_one, scan, scan_many
 from pyromq.store.tags import SCHEDULE_TOPIC, TagsCodes

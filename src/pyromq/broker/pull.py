@@ -126,9 +126,7 @@ class PullProcessor:
         return self._reply(request, header, offset, found, began)
 
     def _get(self, queue: ConsumeQueue, offset: int, wanted: int, selection: Selection) -> GetResult:
-        if selection == _EVERYTHING:
-            return self._store.get_runs(queue, offset, wanted)
-        return self._store.get(queue, offset, wanted, *selection)
+        return self._store.get(queue, offset, wanted, *selection, joined=True)
 
     # Pulls that wait
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyromq.errors import ConfigError, CorruptRecord
 from pyromq.protocol import properties as props
 
-from .decode.plain_columns import host_text
+from .decode.general_columns import host_text
 from .schema import ARROW_SCHEMA
 
 if TYPE_CHECKING:

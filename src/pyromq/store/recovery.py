@@ -26,8 +26,8 @@ from .tags import TAG_START
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from .bulk_scan import Bulk
     from .commit_log import CommitLog
+    from .fast_scan import Bulk
     from .index.index import IndexFiles
     from .queues.consume_queue import ConsumeQueue
     from .queues.consume_queues import ConsumeQueues

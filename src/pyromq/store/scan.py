@@ -28,7 +28,7 @@ from pyromq.protocol.record import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .bulk_scan import Bulk
+    from .fast_scan import Bulk
 
 _FIRST = 2048  # records that are read one by one at the beginning of a file
 _AGAIN = 64  # and where an unusual one comes between
@@ -155,9 +155,9 @@ def scan_many(view: memoryview, start: int, *, check_crc: bool) -> Iterator[list
             return
         if bulks is None:
             # Imports numpy, which takes a tenth of a second, and so only where there is much to read.
-            from .bulk_scan import BulkScanner
+            from .fast_scan import FastScanner
 
-            bulks = BulkScanner(view, start, check_crc=check_crc)
+            bulks = FastScanner(view, start, check_crc=check_crc)
         # Where hardly anything is usual, trying is what costs.
         wanted = min(wanted * 2, _FIRST)
         while (bulk := bulks.read(at)) is not None:

@@ -39,7 +39,7 @@ from .queues import queue_ends
 from .queues.consume_queue_ext import extend
 from .queues.consume_queues import ConsumeQueues
 from .queues.queue_ends import QUEUE_ENDS
-from .read import GetResult, Reader
+from .read import Reader
 from .recovery import Recovery
 from .removal import Removal
 from .retention import plan_cleaning
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pyromq.protocol.record import MessageRecord
 
     from .check.findings import Finding
+    from .get_result import GetResult
     from .put import Unit
     from .queues.consume_queue import ConsumeQueue
     from .queues.consume_queue_ext import Bitmap, ExtUnit
@@ -259,7 +260,8 @@ class MessageStore:
     def reconfigure(self, config: StoreConfig) -> None:
         """Take over what may change while the store is open (`hot`); everything else stays as it was."""
         hot = {option.name: getattr(config, option.name) for option in options_of(StoreConfig) if option.hot}
-        self.config = self.reader.config = dataclasses.replace(self.config, **hot)
+        self.config = dataclasses.replace(self.config, **hot)
+        self.reader.reconfigure(self.config)
         self._appender.max_message_size = self.config.max_message_size
 
     # Writing
@@ -341,17 +343,13 @@ class MessageStore:
         tags: Callable[[int], bool] | None = None,
         match: Callable[[memoryview], bool] | None = None,
         units: Callable[[ExtUnit], bool] | None = None,
+        *,
+        joined: bool = False,
     ) -> GetResult:
         """Messages of a queue, see `Reader.get`. StoreError if its files cannot be read, or the store is closed."""
         if not self._open:
             raise StoreError("the store is closed")
-        return self.reader.get(queue, offset, max_count, tags, match, units)
-
-    def get_runs(self, queue: ConsumeQueue, offset: int, max_count: int) -> GetResult:
-        """Messages of a queue, those side by side as one slice, see `Reader.get_runs`. StoreError as for `get`."""
-        if not self._open:
-            raise StoreError("the store is closed")
-        return self.reader.get_runs(queue, offset, max_count)
+        return self.reader.get(queue, offset, max_count, tags, match, units, joined=joined)
 
     def message_at(self, physical_offset: int) -> memoryview:
         """The record that begins at `physical_offset`. OffsetOutOfRange if none does."""

@@ -552,11 +552,11 @@ async def test_a_held_pull_whose_queue_cannot_be_read_is_nobody_elses_trouble(sc
     assert await client.is_silent(asked[0])
     store = scene.broker._parts.context.store
 
-    def unreadable(*_):
+    def unreadable(*_, **__):
         raise StoreError("cannot read it")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "get_runs", unreadable)
+        patch.setattr(store, "get", unreadable)
         await client.sent()
         replies = [await client.answer_to(opaque) for opaque in asked]
         assert [(reply.code, reply.remark) for reply in replies] == [(1, "cannot read it")] * 3

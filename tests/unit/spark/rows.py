@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyromq.errors import CorruptRecord
-from pyromq.spark.decode import columns, plain_columns
+from pyromq.spark.decode import columns, general_columns
 from pyromq.spark.schema import ARROW_SCHEMA, TIMESTAMP
 
 
@@ -37,5 +37,5 @@ def plain_values(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 def equal(buffer, schema=ARROW_SCHEMA, **options) -> list[dict[str, Any]]:
     fast = rows_of(columns.decode, buffer, schema, **options)
-    assert fast == rows_of(plain_columns.decode, buffer, schema, **options)
+    assert fast == rows_of(general_columns.decode, buffer, schema, **options)
     return fast

@@ -14,20 +14,22 @@ from pyromq.protocol.hashing import java_hash
 from pyromq.protocol.ids import encode_host
 from pyromq.protocol.record import MessageRecord, decode_records, encode_record
 from pyromq.store import GetStatus
+from pyromq.store.fast_read import limits_of
 from pyromq.store.format import ENTRY
 
 KB = 1024
 
 
 def pull(store, offset, count=32, **filters):
-    """What `get` gives; `get_runs`, which sends on, must give the same in fewer slices or as many."""
+    """What `get` gives. By the fast path it must give what the general one does, joined in fewer slices or as many."""
     queue = store.queue("T", 0)
     found = store.get(queue, offset, count, **filters)
-    if not filters:
-        runs = store.get_runs(queue, offset, count)
-        assert b"".join(runs.slices) == b"".join(found.slices)
-        assert replace(runs, slices=[]) == replace(found, slices=[])
-        assert len(runs.slices) <= len(found.slices)
+    if found.is_fast:
+        assert replace(found, is_fast=False) == store.reader.general(queue, offset, count, **filters)
+    joined = store.get(queue, offset, count, **filters, joined=True)
+    assert b"".join(joined.slices) == b"".join(found.slices)
+    assert replace(joined, slices=[]) == replace(found, slices=[])
+    assert len(joined.slices) <= len(found.slices)
     return found
 
 
@@ -167,9 +169,10 @@ def test_messages_of_a_removed_file_are_passed_over_up_to_the_next_one(stores, s
     store.log.segment_at = counted
     first = next(offset for offset in range(200) if queue.entry(offset)[0] >= 4096)
     # Its minimum is not corrected yet, as in the moment of a clean-up.
-    result = store.get(queue, 0, 32)
+    result = store.reader.general(queue, 0, 32)
     assert (result.status, result.next_offset, result.count) == (GetStatus.MESSAGE_WAS_REMOVING, 10, 0)
     assert len(looked_for) == 1
+    assert store.get(queue, 0, 32) == result
     start = first - first % 10
     result = pull(store, start)
     assert (result.status, result.next_offset) == (GetStatus.FOUND, start + 10)
@@ -234,14 +237,14 @@ def test_a_pull_is_limited_in_count_and_bytes(stores, size, stored, expected):
 def test_messages_that_are_not_in_memory_are_given_out_less_generously(stores):
     store = large(stores, memory_ratio=50)
     put(store, *[bytes(KB - 92)] * 100)
-    store.reader._memory = 2 * 20 * KB  # the last twenty are in memory
+    store.reader.limits = limits_of(store.config, 2 * 20 * KB)  # the last twenty are in memory
     assert pull(store, 0, 100).count == 8
     assert pull(store, 0, 100).suggest_slave
     # The limits are those of the message that would come next: ten old ones are in, and new ones may follow.
     assert pull(store, 80, 100).count == 20
     assert not pull(store, 80, 100).suggest_slave
     assert pull(store, 76, 100).count == 24
-    store.reader._memory = 0
+    store.reader.limits = limits_of(store.config, 0)
     assert pull(store, 80, 100).count == 8
 
 
@@ -271,7 +274,7 @@ def test_messages_that_lie_side_by_side_are_sent_on_as_one(stores):
     put(store, *numbered(0, 10))
     put(store, b"another queue", queue_id=1)
     put(store, *numbered(10, 12))
-    runs = store.get_runs(store.queue("T", 0), 3, 32)
+    runs = store.get(store.queue("T", 0), 3, 32, joined=True)
     assert [len(list(decode_records(piece))) for piece in runs.slices] == [7, 2]
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyromq.errors import CorruptRecord
 from pyromq.protocol.ids import encode_host
 from pyromq.protocol.record import HEAD_LAYOUTS, MAGIC_V2, MessageRecord, encode_blank, encode_record
-from pyromq.store.bulk_scan import BulkScanner
+from pyromq.store.fast_scan import FastScanner
 from pyromq.store.scan import scan
 
 START = 8192  # of the file in the log
@@ -128,6 +128,6 @@ def test_a_body_length_that_leads_out_of_the_file_ends_the_bulk(length):
     data = bytearray(file_of(*[B] * 100, size=10_000))
     damaged, size = 50, len(encode_record(B))
     struct.pack_into(">i", data, damaged * size + HEAD_LAYOUTS[0].positions["body_length"], length)
-    bulk = BulkScanner(memoryview(data), START, check_crc=False).read(0)
+    bulk = FastScanner(memoryview(data), START, check_crc=False).read(0)
     assert bulk is not None
     assert len(bulk) == damaged

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyromq.filter import Filter
-    from pyromq.store.bulk_properties import PropertiesTable
+    from pyromq.store.record_table import PropertiesTable
 
 # So many names are looked for one by one; of more, all properties of a message are read.
 _FEW_NAMES = 8

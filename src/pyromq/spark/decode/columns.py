@@ -4,7 +4,7 @@ A pull is answered with the very bytes that lie in the commit log, so one decode
 records as a whole: `walk.py` finds them, `records.py` copies out the fixed fields as an array of structs, `gather.py`
 cuts the rest out of the buffer, `property_columns.py` and `single_properties.py` know about properties. What is rare
 and does not fit (a compressed body, properties of an odd shape, an undivided batch) is done one by one and put in its
-place. `plain_columns.py` says what it all means.
+place. `general_columns.py` says what it all means.
 
 Figures: bench/spark_decode.py.
 """
@@ -24,10 +24,10 @@ from pyromq.protocol import properties as props
 from pyromq.protocol.record import TOTAL_SIZE, decode_record
 
 from ..schema import TIMESTAMP, column_name
-from . import plain_columns
+from . import general_columns
 from .gather import merged, text
+from .general_columns import MAX_BYTES, MAX_ROWS, Decoded, as_schema, crc_mismatch, host_text
 from .memory import keep_freed_memory
-from .plain_columns import MAX_BYTES, MAX_ROWS, Decoded, as_schema, crc_mismatch, host_text
 from .property_columns import property_columns
 from .records import Records
 from .selection import INTERNAL_BEGINNINGS
@@ -108,7 +108,7 @@ def decode(
     else:
         found.add_walking(len(buffer) if stop is None else stop, max_rows, max_bytes)
     if found.is_inner_batch:
-        return plain_columns.decode(
+        return general_columns.decode(
             buffer,
             schema,
             broker_name=broker_name,

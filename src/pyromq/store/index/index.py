@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..bulk_scan import Bulk
     from ..disk import Disk
+    from ..fast_scan import Bulk
     from .writer import GrowingIndexFile
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from pyromq.broker.filters.evaluation import Match
 from pyromq.filter import compile_filter
 from pyromq.protocol.ids import encode_host
 from pyromq.protocol.record import MessageRecord, encode_record
-from pyromq.store.bulk_properties import Lot, PropertiesTable
 from pyromq.store.format import ENTRY
+from pyromq.store.record_table import PropertiesTable, RecordTable
 
 V4 = encode_host("127.0.0.1", 1)
 
@@ -36,7 +36,7 @@ def table(properties: list[bytes]) -> PropertiesTable:
         entries += ENTRY.pack(len(log), len(record), 0)
         log += record
     end = len(log)
-    found = Lot(entries, memoryview(log + b"a\x019\x02b\x01x\x02" * 200), 0, end).properties(0, len(properties))
+    found = RecordTable(entries, memoryview(log + b"a\x019\x02b\x01x\x02" * 200), 0, end).properties(0, len(properties))
     assert found is not None
     return found
 

@@ -17,7 +17,7 @@ from tests.unit.spark.rows import plain_values
 from pyromq.errors import StoreError
 from pyromq.protocol.record import MessageRecord, decode_record, encode_record
 from pyromq.spark import options as known
-from pyromq.spark.decode import plain_columns
+from pyromq.spark.decode import general_columns
 from pyromq.spark.log.files import first_since, log_end, log_files, next_record
 from pyromq.spark.log.plan import QueuePart, plan
 from pyromq.spark.log.reader import read
@@ -65,7 +65,7 @@ def test_a_scan_gives_every_message_with_the_fields_of_its_record(store):
         data = Path(file.path).read_bytes()
         pos = 0
         while pos < len(data) and file.start + pos < log_end(files) and data[pos + 4 : pos + 5] == b"\xda":
-            batch, pos, _ = plain_columns.decode(data, ARROW_SCHEMA, broker_name="broker-a", start=pos, max_rows=1)
+            batch, pos, _ = general_columns.decode(data, ARROW_SCHEMA, broker_name="broker-a", start=pos, max_rows=1)
             expected += batch.to_pylist()
     assert len(rows) == 300
     assert rows == expected

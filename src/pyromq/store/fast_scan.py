@@ -115,7 +115,7 @@ class Run:
         self.end = int(bulk.physical[last] + bulk.sizes[last])
 
 
-class BulkScanner:
+class FastScanner:
     """Reads one file of the log, whose first byte has the offset `start`."""
 
     def __init__(self, view: memoryview, start: int, *, check_crc: bool) -> None:
