@@ -1,9 +1,9 @@
 """Sending: codes 10, 310 and 320, from the request to the store and back (docs/spec/broker.md 3).
 
-What nearly every send is, a message to a known topic with a one-letter header, takes `_quick`: it reads the few fields
-that it needs from the text map and parses the properties only of messages that take a detour, as delayed ones do. All
-else, and everything that is wrong, takes `_plain`, which reads like the specification. The two store the same message
-and give the same answer.
+Nearly every send is a message to a known topic with a one-letter header. It takes the fast path, `_fast`, which reads
+the few fields that it needs from the text map and parses the properties only of messages that take a detour, as delayed
+ones do. All others, and everything that is wrong, take the general path, `_general`, which reads like the
+specification. The two store the same message and give the same answer.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class SendProcessor:
         self._store_host = context.store_host
         self._timers = timers
         self._targets: dict[str, _Target] = {}
+        self.general_sends = 0  # requests that took the general path
         # Of messages that wait, by topic and queue, since they were counted the last time.
         self._parked_sizes: dict[tuple[str, int], list[int]] = {}
         self._config = context.live.config
@@ -141,9 +142,9 @@ class SendProcessor:
 
     def _serve(self, connection: Connection, request: Command) -> Command | None:
         try:
-            if request.code == RequestCode.SEND_MESSAGE_V2 and self._quick(connection, request):
+            if request.code == RequestCode.SEND_MESSAGE_V2 and self._fast(connection, request):
                 return None
-            return self._plain(connection, request)
+            return self._general(connection, request)
         except BrokerError as exc:
             return self._refusal(request, exc.code, exc.remark)
 
@@ -169,10 +170,10 @@ class SendProcessor:
 
         self._gate.when_settled(topic, settled)
 
-    # The common case
+    # The fast path
 
-    def _quick(self, connection: Connection, request: Command) -> bool:
-        """Store a message to a known topic; False if there is anything unusual about it."""
+    def _fast(self, connection: Connection, request: Command) -> bool:
+        """Store a message to a known topic; False, and nothing done, if it is one for the general path."""
         ext = request.ext
         if ext is None:
             return False
@@ -183,7 +184,7 @@ class SendProcessor:
         target = self._targets.get(topic)
         if target is None or target.config is not self._topics.get(topic) or self._config is not self._live.config:
             return False
-        # Nearly always these are small numbers, and looking them up is quicker than making sure that they are some.
+        # Nearly always these are small numbers, and looking them up is faster than making sure that they are some.
         queue, sys_flag, user_flag = target.queues.get(queue_text), _SMALL.get(flags), _SMALL.get(flag)
         times = _SMALL.get(ext.get("j", "0"))
         text = ext.get("i", "")
@@ -195,6 +196,7 @@ class SendProcessor:
             or not (born.isdigit() and born.isascii() and len(born) < 19)
             or ext.get("m", "false").lower() == "true"
             or "\0" in text
+            or props.CLUSTER in text  # stored before, and to be replaced by ours
         ):
             return False
         if "DELAY" in text or "TRAN_MSG" in text or "TIMER_" in text:
@@ -267,9 +269,10 @@ class SendProcessor:
             stored = partial(self._stored, connection, request, target, queue)
         self._appends.put(self._store.queue(topic, record.queue_id), (record,), stored, wait=wait)
 
-    # Everything else
+    # The general path
 
-    def _plain(self, connection: Connection, request: Command) -> Command | None:
+    def _general(self, connection: Connection, request: Command) -> Command | None:
+        self.general_sends += 1
         header: SendMessage | SendMessageV2
         if request.code == RequestCode.SEND_MESSAGE:
             header = request.header(SendMessage)
@@ -346,7 +349,7 @@ class SendProcessor:
         replies = SendReplies(self._store_host, config.region_id, config.trace_on)
         target = _Target(topic, props.render(stamp(config)), replies)
         target.made_from = config
-        # A quick send needs nothing of this; what is left out here takes the plain way and is judged there.
+        # The fast path tests nothing of this; what is left out here takes the general one and is judged there.
         is_ordinary = not topic.topic_name.startswith(RETRY_PREFIX) and self._topics.may_send(topic.topic_name)
         if is_ordinary and config.start_accept_send <= self._clock() and config.broker_permission & PERM_WRITE:
             target.queues = {
@@ -557,7 +560,7 @@ class SendProcessor:
 
 
 class _Target:
-    """A topic, ready to be sent to. `queues`, by the text of their numbers, is empty when no send to it is plain."""
+    """A topic, ready to be sent to. `queues`, by the text of their numbers, is empty if sends take the general path."""
 
     __slots__ = (
         "config",

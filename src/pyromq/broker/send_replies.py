@@ -1,7 +1,7 @@
-"""The reply to a plain send, as bytes: the same for every message but for five fields, so it is filled into a form.
+"""The fast path of the reply to a send: the same for every message but for five fields, so it is filled into a form.
 
-A general reply is a Command with a map of text that an encoder walks through; this takes a fifth of the time. The bytes
-are those that the general way gives (tests/unit/broker/test_send_replies.py).
+On the general path a reply is a Command with a map of text that an encoder walks through; this takes a fifth of the
+time. The bytes are the same (tests/unit/broker/test_send_replies.py).
 """
 
 from __future__ import annotations

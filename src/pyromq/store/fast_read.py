@@ -106,15 +106,14 @@ def _few(
     count = size = 0
     run_start = run_end = last = ENTRY.unpack_from(entries)[0]
     for physical, record_size, _tags_code in ENTRY.iter_unpack(entries):
-        if record_size == PRE_BLANK_SIZE:
+        if record_size == PRE_BLANK_SIZE or physical < run_end:
             return None
         last = physical
         if count == wanted or (size + record_size > max_bytes and count):
             break
         end = physical + record_size
         if (
-            physical < run_end
-            or record_size < least
+            record_size < least
             or end > file_end
             or head_of(view, physical - file_start) != (record_size, magic, physical)
         ):
@@ -143,7 +142,7 @@ def _many(
     count = table.fitting(wanted, max_bytes)
     last = min(count, len(table) - 1)
     slices = table.runs(count)
-    if slices is None or table.is_filler(last):
+    if slices is None or table.is_passed_over(last):
         return None
     size = sum(map(len, slices))
     return slices if joined else table.slices(slice(count)), count, size, table.start_of(last) + segment.start
@@ -169,7 +168,7 @@ def select(
     slices: list[memoryview] = []
     size = examined = 0
     while examined < len(table):
-        if len(slices) == wanted and not table.is_filler(examined):
+        if len(slices) == wanted and not table.is_passed_over(examined):
             break
         upto = min(examined + match.expected(max(wanted - len(slices), 1)), len(table))
         properties = table.properties(examined, upto)

@@ -1,8 +1,8 @@
-"""Reading back many usual records at once.
+"""The fast path of reading back a log: many records at once.
 
 A gigabyte of records is read back after a crash, and nearly all of them look alike: version 1, hosts of IPv4, no
 transaction, whole. Of those up to a thousand are taken together and tested by numpy, which costs 0.8 µs a record where
-`scan.scan` takes 1.2. Whatever is unusual, or wrong, is left to `scan`: this module knows no errors.
+`scan.scan` takes 1.2. All others are left to the general path, `scan`: this module knows no errors.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _MOST_BYTES = 16 << 20
 
 # The fields that are wanted of a head of version 1 with hosts of IPv4.
 _HEAD = HEAD_LAYOUTS[0].dtype(
-    *("body_crc", "queue_id", "queue_offset", "physical_offset", "sys_flag", "store_timestamp", "body_length")
+    "body_crc", "queue_id", "queue_offset", "physical_offset", "sys_flag", "store_timestamp", "body_length"
 )
 _ENTRY = ENTRY_LAYOUT.dtype()
-_UNUSUAL = sysflag.HOSTS_MASK | sysflag.TRANSACTION_MASK
+_GENERAL_ONLY = sysflag.HOSTS_MASK | sysflag.TRANSACTION_MASK
 _MAX_TOPIC = MAX_TOPIC_LENGTH[MAGIC_V1]
 _TOPIC_LENGTH, _PROPERTIES_LENGTH = TOPIC_LENGTH[MAGIC_V1].size, PROPERTIES_LENGTH.size
 
 
 class Bulk(NamedTuple):
-    """Usual records that lie side by side, by column."""
+    """Records of the fast path that lie side by side, by column."""
 
     physical: NDArray[np.int64]
     sizes: NDArray[np.int64]
@@ -127,7 +127,7 @@ class FastScanner:
         self._topics: dict[bytes, str] = {}
 
     def read(self, at: int) -> Bulk | None:
-        """The usual records from position `at` of the file on; None if there are too few before something else."""
+        """The records from position `at` of the file on; None if too few come before one for the general path."""
         positions = self._walk(at)
         if len(positions) <= _FEWEST:
             return None
@@ -137,7 +137,7 @@ class FastScanner:
         heads = np.ndarray((len(self._view) - _HEAD.itemsize + 1,), _HEAD, self._view, 0, (1,))[starts]
         octets = np.frombuffer(self._view, np.uint8)
         body_ends = starts + _HEAD.itemsize + heads["body_length"]
-        good = (heads["physical_offset"] == starts + self._start) & (heads["sys_flag"] & _UNUSUAL == 0)
+        good = (heads["physical_offset"] == starts + self._start) & (heads["sys_flag"] & _GENERAL_ONLY == 0)
         good &= (heads["body_length"] >= 0) & (body_ends + LENGTHS_SIZE_V1 <= ends)
         # What follows may only be looked at where that is so; elsewhere something else is, to no effect.
         body_ends = np.clip(body_ends, starts + _HEAD.itemsize, ends - LENGTHS_SIZE_V1)

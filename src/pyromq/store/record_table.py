@@ -54,9 +54,9 @@ class RecordTable:
         """Where in the file one of them begins."""
         return int(self._starts[number])
 
-    def is_filler(self, number: int) -> bool:
-        """Whether an entry stands for no message."""
-        return bool(self._sizes[number] == PRE_BLANK_SIZE)
+    def is_passed_over(self, number: int) -> bool:
+        """Whether a reader goes on behind an entry as if it were not there: it stands for no message."""
+        return bool(self._sizes[number] == PRE_BLANK_SIZE or self._starts[number] < -self._file_start)
 
     def are_alike(self, first: int, end: int, recent_from: int, is_recent: bool) -> bool:
         """Whether all of these begin at or behind a place in the file, or none does."""

@@ -62,13 +62,14 @@ class Dispatch:
         self._known: dict[tuple[str, int], ConsumeQueue | None] = {}
         self._newest: ScannedRecord | None = None
         self.count = 0
+        self.fast_count = 0  # of these, how many came together and got their entries together
 
     def all(self, records: Iterable[ScannedRecord], is_torn: Callable[[ScannedRecord], bool] | None = None) -> None:
         """Dispatch records in the order of the log; `finish` must follow the last.
 
         OSError if the disk does not take what came together. CorruptRecord at one that `is_torn`; it is asked about
-        records with zeros where nobody puts any. A gigabyte of records comes by here, so the usual one, next in its
-        queue, takes a short way: 0.7 µs, with its keys 1.2 µs.
+        records with zeros where nobody puts any. A gigabyte of records comes by here, so one that is next in its queue
+        takes a fast path: 0.7 µs, with its keys 1.2 µs.
         """
         known, known_tags, deleted, index, pack = self._known, self._tags.known, self._deleted, self._index, ENTRY.pack
         for record in records:
@@ -113,7 +114,7 @@ class Dispatch:
                 self.finish()
 
     def bulk(self, bulk: Bulk, is_torn: Callable[[ScannedRecord], bool] | None = None) -> None:
-        """As `all`, for many records of the usual kind: 1 µs each, with their keys."""
+        """As `all`, by the fast path for many records: 1 µs each, with their keys."""
         if self._deleted or (is_torn is not None and bulk.has_zeros) or not self._extend_queues(bulk):
             self.all(bulk.records(), is_torn)
             return
@@ -121,6 +122,7 @@ class Dispatch:
             self._index.add_bulk(bulk)
         self._newest = bulk.last
         before, self.count = self.count, self.count + len(bulk)
+        self.fast_count += len(bulk)
         if before // _WRITE_EVERY != self.count // _WRITE_EVERY:
             self._write_out()
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .fast_scan import Bulk
 
 _FIRST = 2048  # records that are read one by one at the beginning of a file
-_AGAIN = 64  # and where an unusual one comes between
+_AGAIN = 64  # and where one of the general path comes between
 # What is wanted of the head, in its order.
 _WANTED = (
     "total_size",
@@ -84,7 +84,7 @@ def scan(view: bytes | memoryview, at: int, start: int, *, check_crc: bool, more
     unpack, head_size, new = _HEADS[0].unpack_from, _HEADS[0].size, tuple.__new__
     while True:
         if at + head_size <= length:
-            # What is true of nearly every record is tested here; `_scan_one` says what is wrong with any other.
+            # The fast path, for nearly every record; `_scan_general` takes any other and says what is wrong with it.
             (
                 size,
                 magic,
@@ -129,7 +129,7 @@ def scan(view: bytes | memoryview, at: int, start: int, *, check_crc: bool, more
                     )
                     at = end
                     continue
-        record = _scan_one(view, at, start, check_crc, more)
+        record = _scan_general(view, at, start, check_crc, more)
         if record is None:
             return
         yield record
@@ -158,7 +158,7 @@ def scan_many(view: memoryview, start: int, *, check_crc: bool) -> Iterator[list
             from .fast_scan import FastScanner
 
             bulks = FastScanner(view, start, check_crc=check_crc)
-        # Where hardly anything is usual, trying is what costs.
+        # Where hardly anything is for the fast path, trying it is what costs.
         wanted = min(wanted * 2, _FIRST)
         while (bulk := bulks.read(at)) is not None:
             yield bulk
@@ -166,8 +166,8 @@ def scan_many(view: memoryview, start: int, *, check_crc: bool) -> Iterator[list
             wanted = _AGAIN
 
 
-def _scan_one(view: bytes | memoryview, at: int, start: int, check_crc: bool, more: int) -> ScannedRecord | None:
-    """The record at `at`, whatever is unusual about it; None where the scan ends. CorruptRecord says what is wrong."""
+def _scan_general(view: bytes | memoryview, at: int, start: int, check_crc: bool, more: int) -> ScannedRecord | None:
+    """The record at `at`, of any kind; None where the scan ends. CorruptRecord says what is wrong."""
     left = len(view) - at
     if left < SIZE_AND_MAGIC.size:
         if more:

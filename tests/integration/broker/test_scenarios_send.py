@@ -43,7 +43,7 @@ async def test_a_send_is_answered_with_region_and_trace_and_stored_with_the_clus
     ext = send_ext(properties={"KEYS": "k", "WAIT": "true", "TAGS": "A"})
     if code == 10:
         ext = {LONG_NAMES[letter]: value for letter, value in ext.items()}
-    for offset in range(2):  # the first makes the topic, the second takes the short way
+    for offset in range(2):  # the first makes the topic, the second takes the fast path
         reply = await client.call(code, ext, b"hello")
         assert (reply.code, reply.ext["queueOffset"], reply.ext["queueId"]) == (0, str(offset), "0")
         assert (reply.ext["MSG_REGION"], reply.ext["TRACE_ON"]) == ("DefaultRegion", "true")

@@ -1,10 +1,11 @@
-"""Sending: what is stored and what is answered, and that the quick way and the plain way are the same."""
+"""Sending: what is stored and what is answered, and that the fast path and the general one are the same."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,11 +16,14 @@ from pyromq.broker.config import BrokerConfig
 from pyromq.broker.send import strip_wait
 from pyromq.protocol import properties as props
 from pyromq.protocol.batch import BatchItem, encode_batch
-from pyromq.protocol.bodies.register import TopicConfig
+from pyromq.protocol.bodies.register import TopicConfig, TopicFilterType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from pyromq.protocol.command import Command
+    from pyromq.protocol.record import MessageRecord
 
 
 @pytest.fixture
@@ -32,7 +36,7 @@ async def parts(tmp_path: Path) -> Iterator[Parts]:  # type: ignore[misc]
 
 @pytest.mark.scenario("broker 3.2")
 async def test_a_send_is_answered_with_its_place_and_stored_with_the_cluster_and_without_wait(parts):
-    for _ in range(2):  # the first send to a topic takes the plain way, the second the quick one
+    for _ in range(2):  # the first send to a topic takes the general path, the second the fast one
         reply = await parts.send(b"hello", "TAGS\x01A\x02WAIT\x01true\x02KEYS\x01k", queue_id=2)
         assert reply.code == 0
         assert reply.ext["MSG_REGION"] == "DefaultRegion"
@@ -197,6 +201,107 @@ def test_taking_wait_out_of_the_text_is_taking_it_out_of_the_properties(pairs, e
 numbers = st.sampled_from(["0", "1", "3", "4", "-1", "+1", " 1", "1.0", "", "007", "99999999999", "2147483648", "٣"])
 
 
+BATCH = encode_batch([BatchItem(b"a"), BatchItem(b"b", 3, b"k\x01v")])
+
+
+class Send(msgspec.Struct, frozen=True):
+    """A send of some kind, and whether it should take the fast path. `fields` are of the header, by their letters."""
+
+    properties: str = ""
+    topic: str = "orders"
+    fields: dict[str, str] = {}
+    peer: str = "192.168.1.10:54321"
+    body: bytes = b"body"
+    is_fast: bool = True
+
+
+KINDS = {
+    "plain": Send(),
+    "empty": Send(body=b""),
+    "tagged": Send("TAGS\x01A"),
+    "keyed": Send("KEYS\x01k1 k2\x02UNIQ_KEY\x017F000001"),
+    "waiting": Send("WAIT\x01true\x02TAGS\x01A"),
+    "waiting, last": Send("TAGS\x01A\x02WAIT\x01true"),
+    "not waiting": Send("KEYS\x01k\x02WAIT\x01false"),
+    "multi-tag": Send("TAGS\x01A||B", topic="multi"),
+    "compressed": Send(fields={"f": str(0x301)}),
+    "retried": Send("RETRY_TOPIC\x01orders", fields={"j": "3"}),
+    "to a retry topic": Send("RETRY_TOPIC\x01orders", topic="%RETRY%billing", fields={"j": "3"}, is_fast=False),
+    "to the dead letters": Send(topic="%RETRY%billing", fields={"j": "16"}, is_fast=False),
+    "delayed": Send("DELAY\x013\x02TAGS\x01A"),
+    "timer": Send("TIMER_DELAY_SEC\x0110\x02UNIQ_KEY\x017F000001"),
+    "timer in ms": Send("TIMER_DELAY_MS\x0190000"),
+    "timer at": Send("TIMER_DELIVER_MS\x011700000100000"),
+    "timer that is due": Send("TIMER_DELIVER_MS\x011600000000000"),
+    "half": Send("TRAN_MSG\x01true\x02PGROUP\x01shop\x02UNIQ_KEY\x017F000001", fields={"f": "4"}),
+    "half and delayed": Send("TRAN_MSG\x01true\x02PGROUP\x01shop\x02DELAY\x012", fields={"f": "4"}),
+    "marked as half only": Send(fields={"f": "4"}, is_fast=False),
+    "committed": Send(fields={"f": "8"}, is_fast=False),
+    "IPv6 producer": Send(peer="[2001:db8::1]:54321"),
+    "topic of 127 bytes": Send(topic="t" * 127),
+    "stored before": Send("CLUSTER\x01other\x02TAGS\x01A", is_fast=False),
+    "batch": Send(fields={"m": "true"}, body=BATCH, is_fast=False),
+    "zeros": Send("a\x01\0", is_fast=False),
+    "any queue": Send(fields={"e": "-1"}, is_fast=False),
+    "no such queue": Send(fields={"e": "9"}, is_fast=False),
+}
+
+
+class Outcome(NamedTuple):
+    reply: Command | None
+    messages: list[MessageRecord]
+    log: bytes
+    entries: list[bytes]
+    took_general: int
+
+
+def outcome(folder: Path, request: Command, peer: str, *, fast: bool) -> Outcome:
+    """What becomes of a send to a broker that knows the topics already."""
+
+    async def sent() -> Outcome:
+        parts = Parts(folder)
+        try:
+            for name in ("orders", "t" * 127):
+                parts.topics.update(TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4))
+                await parts.send(b"first", topic=name)
+            parts.topics.update(TopicConfig(topic_name="multi", topic_filter_type=TopicFilterType.MULTI_TAG))
+            await parts.send(b"first", topic="multi")
+            parts.groups.get("billing")
+            parts.topics.ensure_retry("billing", 4)
+            for times in (3, 16):  # both topics are kept from now on
+                await parts.ask(Peer(), send_request(b"first", topic="%RETRY%billing", reconsume_times=times))
+            if not fast:
+                for target in parts.sends._targets.values():
+                    target.queues = {}
+            before, start = parts.sends.general_sends, int(parts.store.log.end)
+            reply = await parts.ask(Peer(peer), request)
+            log = bytes(parts.store.log.read(start, int(parts.store.log.end) - start))
+            entries = [bytes(queue.tail) for queue in parts.store.queues]
+            messages = [each for each in _all_messages(parts) if each.physical_offset >= start]
+            return Outcome(reply, messages, log, entries, parts.sends.general_sends - before)
+        finally:
+            parts.close()
+
+    return asyncio.run(sent())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_kind_of_send_takes_the_path_that_is_its_own_and_both_do_the_same(tmp_path, monkeypatch, name):
+    kind = KINDS[name]
+    monkeypatch.setattr("random.randrange", lambda _: 2)  # a queue by chance
+    outcomes = []
+    for fast in (True, False):
+        asked = send_request(kind.body, kind.properties, topic=kind.topic, queue_id=1)
+        asked.ext = (asked.ext or {}) | kind.fields
+        outcomes.append(outcome(tmp_path / str(fast), asked, kind.peer, fast=fast))
+    one, other = outcomes
+    assert one[:-1] == other[:-1]
+    assert one.took_general == (0 if kind.is_fast else 1)
+    assert other.took_general == 1
+    assert one.reply is not None
+    assert bool(one.log) == (one.reply.code == 0)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80)
 @given(
     pairs=pairs,
@@ -205,37 +310,30 @@ numbers = st.sampled_from(["0", "1", "3", "4", "-1", "+1", " 1", "1.0", "", "007
     flag=st.sampled_from([0, 2]),
     body=st.sampled_from([None, b"", b"x", b"\0" * 2000]),
 )
-def test_the_quick_way_stores_and_answers_as_the_plain_way(tmp_path_factory, pairs, fields, left_out, flag, body):
+def test_any_send_is_stored_and_answered_the_same_by_both_paths(tmp_path_factory, pairs, fields, left_out, flag, body):
     text = "\x02".join(f"{name}\x01{value}" for name, value in pairs)
-
-    async def outcome(quick: bool) -> tuple[object, object]:
-        parts = Parts(tmp_path_factory.mktemp("send"))
-        try:
-            parts.topics.update(TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4))
-            await parts.send(b"first")  # from now on the topic is known to the quick way
-            asked = send_request(b"", text, queue_id=1)
-            asked.body = body
-            asked.flag = flag
-            ext = (asked.ext or {}) | fields
-            asked.ext = {key: value for key, value in ext.items() if key not in left_out}
-            if not quick:
-                parts.sends._quick = lambda connection, request: False  # type: ignore[method-assign]
-            if asked.ext.get("e") == "-1":
-                return None, None  # a queue by chance
-            reply = await parts.ask(Peer(), asked)
-            stored = (
-                [
-                    replace(record, properties=b""),
-                    props.parse(props.decode(record.properties)),
-                ]
-                if (records := _all_messages(parts)[1:]) and (record := records[0])
-                else None
-            )
-            return reply, stored
-        finally:
-            parts.close()
-
-    assert asyncio.run(outcome(quick=True)) == asyncio.run(outcome(quick=False))
+    if fields.get("e") == "-1":
+        del fields["e"]  # a queue by chance
+    outcomes = []
+    for fast in (True, False):
+        asked = send_request(b"", text, queue_id=1)
+        asked.body = body
+        asked.flag = flag
+        asked.ext = {key: value for key, value in ((asked.ext or {}) | fields).items() if key not in left_out}
+        outcomes.append(outcome(tmp_path_factory.mktemp("send"), asked, "192.168.1.10:54321", fast=fast))
+    one, other = outcomes
+    assert one.reply == other.reply
+    # Of names that are there twice, or without a value, the general path stores what counts and no more.
+    assert [replace(each, properties=b"") for each in one.messages] == [
+        replace(each, properties=b"") for each in other.messages
+    ]
+    assert [props.parse(props.decode(each.properties)) for each in one.messages] == [
+        props.parse(props.decode(each.properties)) for each in other.messages
+    ]
+    names = [name for name, value in pairs if name and value]
+    if len(names) == len(pairs) == len(set(names)):
+        assert one.log == other.log
+    assert other.took_general == 1
 
 
 def _all_messages(parts: Parts):

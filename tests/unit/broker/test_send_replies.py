@@ -1,4 +1,4 @@
-"""The reply to a plain send is the same whether it is filled into a form or encoded like any other."""
+"""The reply to a send is the same by the fast path, filled into a form, and by the general one, encoded."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Match(PropertiesTest):
     def _of_columns(self, properties: PropertiesTable) -> list[bool] | None:
         """The answers by what the messages have in place of each name; None if that cannot be said, or does not help.
 
-        Messages that are equal in that have one answer, which the first of them gets in the usual way.
+        Messages that are equal in that have one answer, which the first of them gets by itself.
         """
         answers = self._by_columns
         if self._columns is None or len(answers) >= self._remembered:

@@ -1,6 +1,7 @@
-"""Records to Arrow columns one by one: the meaning of `columns.decode`, in the plainest words, for tests to compare.
+"""The general path of decoding: records to Arrow columns one by one, in the plainest words, for tests to compare.
 
-It also serves the one kind of record that is not worth a fast way: the undivided batches of 5.x brokers.
+The fast one is `columns.decode`. This serves the one kind of record that is not worth a fast path: the undivided
+batches of 5.x brokers.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ class ConsumeQueue:
         "ext",
         "fixed_size",
         "gap",
+        "has_fast_path",
         "held",
-        "is_plain",
         "is_schedule",
         "max_offset",
         "max_physical",
@@ -111,7 +111,8 @@ class ConsumeQueue:
         encoded = topic.encode()
         fits_v1 = len(encoded) <= MAX_TOPIC_LENGTH[MAGIC_V1]
         self.topic_field = TOPIC_LENGTH[MAGIC_V1].pack(len(encoded)) + encoded if fits_v1 else b""
-        self.is_plain = bool(self.topic_field) and not self.is_schedule
+        # Whether messages may take the fast path of `put`.
+        self.has_fast_path = bool(self.topic_field) and not self.is_schedule
         self.fixed_size = MIN_RECORD_SIZE + len(encoded)
 
     def __repr__(self) -> str:
