@@ -15,10 +15,10 @@ import msgspec
 
 from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
+from pyromq.protocol.names import SCHEDULE_TOPIC
 from pyromq.protocol.record import MessageRecord
 from pyromq.store import FlushDiskType, GetStatus, MessageStore, PutStatus, StoreConfig
 from pyromq.store.disk import Disk
-from pyromq.store.tags import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pyromq.protocol import sysflag
 from pyromq.protocol.ids import encode_host
+from pyromq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from pyromq.protocol.record import MessageRecord
-from pyromq.store.tags import SCHEDULE_TOPIC, TIMER_TOPIC
 
 V4, V6 = encode_host("10.0.0.1", 10911), encode_host("2001:db8::1", 10911)
 LONG_TOPIC = "%RETRY%" + "g" * 200

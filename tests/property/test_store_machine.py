@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pyromq.errors import OffsetOutOfRange
 from pyromq.protocol import sysflag
+from pyromq.protocol.names import SCHEDULE_TOPIC
 from pyromq.protocol.record import MessageRecord, decode_record
 from pyromq.store import GetStatus, MessageStore, PutStatus, StoreConfig, failpoints
 from pyromq.store.check.store_check import Severity, check_store
 from pyromq.store.disk import Disk
-from pyromq.store.tags import SCHEDULE_TOPIC
 from pyromq.testing.power import abandon
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyromq.protocol import properties as props
 from pyromq.protocol.bodies import OffsetMovedEvent
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.names import OFFSET_MOVED_TOPIC
 from pyromq.protocol.record import MessageRecord
 from pyromq.settings.saved_file import SavedFile
 from pyromq.store.config import StoreConfig
@@ -53,7 +54,7 @@ from .timers.parking import TimerParking
 from .timers.recalls import RecallProcessor
 from .timers.schedule import ScheduleService
 from .timers.upkeep import TimerUpkeep
-from .topics import OFFSET_MOVED, TopicTable
+from .topics import TopicTable
 from .transactions.check_back import CheckBack
 from .transactions.end_transaction import TransactionProcessors
 from .transactions.half_queue import HalfQueue
@@ -330,14 +331,14 @@ class Parts:
         queue = MessageQueue(topic=topic, broker_name=self._live.config.broker_name, queue_id=queue_id)
         body = OffsetMovedEvent(consumer_group=group, message_queue=queue, offset_new=given, offset_request=asked)
         record = MessageRecord(
-            OFFSET_MOVED,
+            OFFSET_MOVED_TOPIC,
             body.encode(),
             props.encode(props.render({props.TAGS: group, props.KEYS: group})),
             born_timestamp=self._clock(),
             born_host=self.context.store_host,
             store_host=self.context.store_host,
         )
-        self._appends.put(self._store.queue(OFFSET_MOVED, 0), (record,), lambda results: None, wait=False)
+        self._appends.put(self._store.queue(OFFSET_MOVED_TOPIC, 0), (record,), lambda results: None, wait=False)
 
     async def _settings_changed(self, keys: list[str]) -> None:
         self._store.reconfigure(self._live.settings[StoreConfig])

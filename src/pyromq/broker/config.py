@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import ConfigError
 from pyromq.protocol.bodies import DataVersion, MessageRequestMode
+from pyromq.protocol.names import TRACE_TOPIC
 from pyromq.remoting import ClientConfig, ServerConfig, TlsConfig, split_addresses
 from pyromq.remoting.log_levels import KEY as LOG_LEVEL
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels, with_levels_of
@@ -154,7 +155,7 @@ class BrokerConfig:
 
     # Traces.
     trace_topic_enable: bool = option("traceTopicEnable", False, "Set it to make the topic for message traces.")
-    trace_topic_name: str = option("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC", "Topic for message traces.")
+    trace_topic_name: str = option("msgTraceTopicName", TRACE_TOPIC, "Topic for message traces.")
     trace_on: bool = option("traceOn", True, "Clear it to ask producers for no traces.", hot=True)
 
     # Pulling.

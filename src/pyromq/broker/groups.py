@@ -9,8 +9,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from pyromq.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
+from pyromq.protocol.names import BUILT_IN_GROUPS, MAX_GROUP_LENGTH, SYSTEM_GROUP_PREFIX, is_legal_name
 
-from .topics import is_legal_name, next_version
+from .topics import next_version
 from .unsaved import Unsaved
 
 if TYPE_CHECKING:
@@ -19,19 +20,6 @@ if TYPE_CHECKING:
     from .config import LiveConfig
 
 logger = logging.getLogger(__name__)
-
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
-SYSTEM_GROUPS = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-)
-
-MAX_GROUP_LENGTH = 255
 
 
 class GroupTable:
@@ -44,7 +32,7 @@ class GroupTable:
     def __init__(self, live: LiveConfig, clock: Callable[[], int]) -> None:
         self._live = live
         self._clock = clock
-        self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
+        self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
         # Of 5.x: which topics a group may not consume. Kept for the files of such a broker.
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion(timestamp=clock())

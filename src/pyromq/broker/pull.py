@@ -28,14 +28,15 @@ from pyromq.protocol.bodies.heartbeat import MessageModel
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.hashing import java_hash
 from pyromq.protocol.headers import PullMessage
+from pyromq.protocol.names import RETRY_PREFIX
 from pyromq.protocol.permissions import PERM_READ
+from pyromq.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from pyromq.store import GetStatus
 from pyromq.store.format import ENTRY
 
 from .filters.consumer_filters import TAG, is_tag_type, not_allowed, selection_of_expression
 from .held_pulls import HeldPull, HeldPulls
 from .send import FAQ
-from .topics import RETRY_PREFIX
 from .turns import in_turns
 
 if TYPE_CHECKING:
@@ -52,10 +53,6 @@ if TYPE_CHECKING:
     from .offsets.room import OffsetRoom
 
 logger = logging.getLogger(__name__)
-
-COMMIT_OFFSET = 1
-SUSPEND = 2
-SUBSCRIPTION = 4
 
 # One pull looks at as many entries as it wants messages, if that is more than 800, and others wait meanwhile.
 _MOST_WANTED = 16_000
@@ -110,13 +107,13 @@ class PullProcessor:
         selection = self._checked(connection, header, is_lite=request.code == RequestCode.LITE_PULL_MESSAGE)
         sys_flag = header.sys_flag
         topic, queue_id, offset = header.topic, header.queue_id, header.queue_offset
-        if sys_flag & COMMIT_OFFSET and self._room.takes(header.consumer_group, topic, queue_id):
+        if sys_flag & PULL_COMMIT_OFFSET and self._room.takes(header.consumer_group, topic, queue_id):
             self._offsets.commit(header.consumer_group, topic, queue_id, header.commit_offset)
         queue = self._store.queue(topic, queue_id)
         began = time.monotonic()
         found = self._get(queue, offset, _wanted(header), selection)
         self._stats.throughput.pulled(found.count)
-        if sys_flag & SUSPEND and _code(found, offset) is ResponseCode.PULL_NOT_FOUND:
+        if sys_flag & PULL_SUSPEND and _code(found, offset) is ResponseCode.PULL_NOT_FOUND:
             config = self._live.config
             wait = header.suspend_timeout_millis if config.long_polling else config.short_polling_ms
             deadline = self._loop.time() + wait / 1000
@@ -272,7 +269,7 @@ class PullProcessor:
                 f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] consumer:[/{connection.peer}]"
             )
         selection: Selection
-        if header.sys_flag & SUBSCRIPTION:
+        if header.sys_flag & PULL_SUBSCRIPTION:
             expression_type = header.expression_type
             if not expression_type or expression_type == TAG:
                 selection = tags_of_expression(header.subscription), None, None

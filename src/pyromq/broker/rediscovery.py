@@ -11,8 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from pyromq.protocol.bodies import SubscriptionGroupConfig, TopicConfig
-
-from .topics import DLQ_PREFIX, RETRY_PREFIX
+from pyromq.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -37,16 +37,15 @@ from pyromq.protocol.command import ONEWAY
 from pyromq.protocol.frame import SMALL_BODY
 from pyromq.protocol.headers import SendMessage, SendMessageV2
 from pyromq.protocol.ids import encode_host, encode_offset_message_ids
+from pyromq.protocol.names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMED_TOPICS
 from pyromq.protocol.permissions import PERM_WRITE, perm_text
 from pyromq.protocol.record import MessageRecord
 from pyromq.remoting import BodyLimit, split_address
 from pyromq.store import PutStatus
-from pyromq.store.tags import SCHEDULE_TOPIC, TIMED_TOPICS
 
 from .send_replies import SendReplies
 from .timers.delay_levels import delay_level, parked
 from .timers.parking import ASKED, TimerParking, is_timer, recall_handle
-from .topics import RETRY_PREFIX, TRANSACTION_HALF
 from .transactions.half_messages import is_half, prepared
 
 if TYPE_CHECKING:
@@ -259,8 +258,8 @@ class SendProcessor:
         if topic in TIMED_TOPICS:
             stored = partial(self._parked, connection, request, target, record, queue)
         else:
-            if topic == TRANSACTION_HALF:
-                target = self._target(self._topics.ensure(TRANSACTION_HALF, 1))  # it counts there
+            if topic == HALF_TOPIC:
+                target = self._target(self._topics.ensure(HALF_TOPIC, 1))  # it counts there
             if self._gate.holds(topic):  # half messages and dead letters may be the first of their topic
                 self._hold(
                     topic, connection, request, partial(self._put, connection, request, target, record, queue, wait)

@@ -18,14 +18,13 @@ from pyromq.errors import (
 from pyromq.protocol import properties as props
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import ConsumerSendMessageBack
+from pyromq.protocol.names import SCHEDULE_TOPIC, retry_topic
 from pyromq.protocol.permissions import PERM_WRITE
 from pyromq.protocol.record import decode_record
 from pyromq.store import PutStatus
-from pyromq.store.tags import SCHEDULE_TOPIC
 
 from .send import FAQ, V3_4_9
 from .timers.delay_levels import parked
-from .topics import retry_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

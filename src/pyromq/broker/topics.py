@@ -8,15 +8,34 @@ from __future__ import annotations
 
 import itertools
 import logging
-import re
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pyromq.errors import ServerError, TopicNotFound
 from pyromq.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from pyromq.protocol.names import (
+    BENCHMARK_TOPIC,
+    BROKER_ONLY_TOPICS,
+    MAX_TOPIC_LENGTH,
+    NAME_PATTERN,
+    OFFSET_MOVED_TOPIC,
+    REVIVE_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_PREFIX,
+    TEMPLATE_TOPIC,
+    TIMER_TOPIC,
+    TRACE_TOPIC,
+    dlq_topic,
+    is_legal_name,
+    is_retry_topic,
+    reply_topic,
+    retry_topic,
+    revive_topic,
+)
 from pyromq.protocol.permissions import PERM_INHERIT, PERM_READ, PERM_WRITE
-from pyromq.store.tags import SCHEDULE_TOPIC, TIMER_TOPIC
+from pyromq.protocol.sysflag import TOPIC_UNIT, TOPIC_UNIT_SUBSCRIBED
 
 from .unsaved import Unsaved
 
@@ -27,59 +46,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RETRY_PREFIX = "%RETRY%"
-DLQ_PREFIX = "%DLQ%"
-SYSTEM_PREFIX = "rmq_sys_"
-REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
-
-TBW102 = "TBW102"  # the topic whose route tells producers where new topics can be made
-SELF_TEST = "SELF_TEST_TOPIC"
-BENCHMARK = "BenchmarkTest"
-OFFSET_MOVED = "OFFSET_MOVED_EVENT"
-TRANSACTION_HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
-TRANSACTION_OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-TRANSACTION_GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
-TRACE = "RMQ_SYS_TRACE_TOPIC"
-
-MAX_TOPIC_LENGTH = 127
-
 _READ_WRITE = PERM_READ | PERM_WRITE
 _OPEN = _READ_WRITE | PERM_INHERIT
 
-_UNIT = 1  # bits of topicSysFlag
-_UNIT_SUBSCRIBED = 2
-
 _DELAY_QUEUES = 18
 
-# The broker alone writes to these. With the next three they are system topics whether or not this broker has them;
-# those that it makes at its start are system topics, too.
-_NO_SEND = frozenset(
-    (SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_HALF, TRANSACTION_OP, TRANSACTION_GIVEN_UP, SELF_TEST, OFFSET_MOVED)
-)
-_SYSTEM = _NO_SEND | {TBW102, BENCHMARK, TRACE}
-
-_NAME_PATTERN = "^[%|a-zA-Z0-9_-]+$"
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-
-
-def retry_topic(group: str) -> str:
-    """Where messages go that `group` wants to try again."""
-    return RETRY_PREFIX + group
-
-
-def dlq_topic(group: str) -> str:
-    """Where messages end that `group` failed at too often."""
-    return DLQ_PREFIX + group
-
-
-def revive_topic(cluster_name: str) -> str:
-    """What the brokers of a cluster remember of messages that were popped."""
-    return REVIVE_PREFIX + cluster_name
-
-
-def is_legal_name(name: str) -> bool:
-    """Whether topics and groups may be called so, apart from the length."""
-    return _NAME.fullmatch(name) is not None
+# These are system topics whether or not this broker has them; those that it makes at its start are, too.
+_SYSTEM = BROKER_ONLY_TOPICS | {TEMPLATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
 
 
 def can_be_topic(name: str) -> bool:
@@ -95,10 +68,10 @@ def next_version(version: DataVersion, now: int) -> DataVersion:
 def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
     """The topics that a broker has from its start."""
     topics = [
-        _topic(SELF_TEST, 1),
-        _topic(OFFSET_MOVED, 1),
-        _topic(f"{config.cluster_name}_REPLY_TOPIC", 1),
-        _topic(BENCHMARK, 1024),
+        _topic(SELF_TEST_TOPIC, 1),
+        _topic(OFFSET_MOVED_TOPIC, 1),
+        _topic(reply_topic(config.cluster_name), 1),
+        _topic(BENCHMARK_TOPIC, 1024),
         _topic(config.cluster_name, 16, _OPEN if config.cluster_topic else PERM_INHERIT),
         _topic(config.broker_name, 1, _OPEN if config.broker_topic else PERM_INHERIT),
         _topic(SCHEDULE_TOPIC, _DELAY_QUEUES),
@@ -107,7 +80,7 @@ def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
         topics.append(_topic(TIMER_TOPIC, 1))
         topics.append(_topic(revive_topic(config.cluster_name), config.revive_queues))
     if config.auto_create_topic:
-        topics.append(_topic(TBW102, config.default_topic_queues, _OPEN))
+        topics.append(_topic(TEMPLATE_TOPIC, config.default_topic_queues, _OPEN))
     if config.trace_topic_enable:
         topics.append(_topic(config.trace_topic_name, 1))
     return topics
@@ -165,7 +138,7 @@ class TopicTable:
         if not topic or topic.isspace():
             raise ServerError("The specified topic is blank.")
         if not is_legal_name(topic):
-            raise ServerError(f"The specified topic contains illegal characters, allowing only {_NAME_PATTERN}")
+            raise ServerError(f"The specified topic contains illegal characters, allowing only {NAME_PATTERN}")
         if len(topic) > MAX_TOPIC_LENGTH:
             raise ServerError("The specified topic is longer than topic max length.")
 
@@ -175,7 +148,7 @@ class TopicTable:
 
     def may_send(self, topic: str) -> bool:
         """Whether clients may send to a topic of this name; the broker itself may send to every one."""
-        return topic not in _NO_SEND and not topic.startswith(REVIVE_PREFIX)
+        return topic not in BROKER_ONLY_TOPICS and not topic.startswith(REVIVE_PREFIX)
 
     # Topics that come to be by themselves
 
@@ -189,8 +162,8 @@ class TopicTable:
         known = self._topics.get(topic)  # 1
         if known is not None:
             return known
-        is_retry = topic.startswith(RETRY_PREFIX)
-        sys_flag = (_UNIT_SUBSCRIBED if is_retry else _UNIT) if unit_mode else 0  # 6
+        is_retry = is_retry_topic(topic)
+        sys_flag = (TOPIC_UNIT_SUBSCRIBED if is_retry else TOPIC_UNIT) if unit_mode else 0  # 6
         default = self._default(default_topic)
         if default is not None and default.perm & PERM_INHERIT:  # 4
             self._check_room(topic)
@@ -216,7 +189,7 @@ class TopicTable:
 
     def ensure_retry(self, group: str, queues: int, unit_mode: bool = False) -> TopicConfig:
         """The retry topic of a group."""
-        return self.ensure(retry_topic(group), queues, sys_flag=_UNIT_SUBSCRIBED if unit_mode else 0)
+        return self.ensure(retry_topic(group), queues, sys_flag=TOPIC_UNIT_SUBSCRIBED if unit_mode else 0)
 
     def ensure_dlq(self, group: str) -> TopicConfig:
         """The topic of a group's dead letters."""
@@ -225,7 +198,8 @@ class TopicTable:
     def _default(self, topic: str) -> TopicConfig | None:
         """The topic that others are made after."""
         default = self._topics.get(topic)  # 2
-        if topic == TBW102 and default is not None and default.perm & PERM_INHERIT and not self._may_create:  # 3
+        is_template = topic == TEMPLATE_TOPIC
+        if is_template and default is not None and default.perm & PERM_INHERIT and not self._may_create:  # 3
             # Left over in the file from a time when the setting was another one.
             default = replace(default, perm=_READ_WRITE)
             self.update(default)
@@ -282,9 +256,9 @@ class TopicTable:
         """
         if not self._may_create:
             return None
-        known = self._topics.get(TBW102)
+        known = self._topics.get(TEMPLATE_TOPIC)
         if known is None:
-            return _topic(TBW102, self._live.config.default_topic_queues, _OPEN)
+            return _topic(TEMPLATE_TOPIC, self._live.config.default_topic_queues, _OPEN)
         return None if known.perm & PERM_INHERIT else replace(known, perm=_OPEN)
 
     def _moved_on(self, topic: str | None) -> None:
@@ -335,7 +309,7 @@ class TopicTable:
         self.dirty = False
         repaired = self._repaired_default()
         if repaired is not None:
-            self._topics[TBW102] = repaired
+            self._topics[TEMPLATE_TOPIC] = repaired
         if repaired is not None or len(self._topics) > len(saved.topic_config_table):
             self._bump()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 MAX_TOPIC_LENGTH = 127
+MAX_RETRY_TOPIC_LENGTH = 255
 MAX_GROUP_LENGTH = 255
 NAME_PATTERN = "^[%|a-zA-Z0-9_-]+$"
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")

@@ -18,6 +18,7 @@ from pyromq.errors import MessageRefused
 from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
 from pyromq.protocol.crc import crc32
+from pyromq.protocol.names import MAX_RETRY_TOPIC_LENGTH, MAX_TOPIC_LENGTH, is_retry_topic
 from pyromq.protocol.record import HEADS, MAGIC_V1, MAGIC_V2, PROPERTIES_LENGTH, TOPIC_LENGTH
 
 from .commit_log import BLANK_SIZE
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
 
     # Messages for one queue. Several are a batch: they lie side by side in one file, or are not stored at all.
     Unit: TypeAlias = tuple[ConsumeQueue, Sequence[MessageRecord]]
-
-MAX_TOPIC = 127
-MAX_RETRY_TOPIC = 255
-RETRY_PREFIX = "%RETRY%"
 
 _OVERHEAD = 64 * 1024  # what a record may have beyond the largest body
 _V4 = sysflag.HOST_V4_LENGTH
@@ -379,7 +376,7 @@ class Appender:
     def _long_topic(self, topic: str) -> bytes:
         """The topic field of a record of version 2, for topics that do not fit one of version 1."""
         size = len(topic.encode())
-        limit = MAX_RETRY_TOPIC if topic.startswith(RETRY_PREFIX) else MAX_TOPIC
+        limit = MAX_RETRY_TOPIC_LENGTH if is_retry_topic(topic) else MAX_TOPIC_LENGTH
         if size > limit:
             raise MessageRefused(f"the topic has {size} bytes, at most {limit} are allowed")
         if self._compatible_49:

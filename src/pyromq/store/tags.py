@@ -8,11 +8,7 @@ from enum import IntEnum
 from pyromq.errors import ConfigError
 from pyromq.protocol import properties as props
 from pyromq.protocol.hashing import tags_code
-
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-TIMER_TOPIC = "rmq_sys_wheel_timer"
-# The entries of these carry a time in place of a tag.
-TIMED_TOPICS = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC))
+from pyromq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVEL = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)

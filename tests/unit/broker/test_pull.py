@@ -10,7 +10,6 @@ from tests.unit.broker.message_kit import Parts, Peer, pull_request
 
 from pyromq.broker.config import BrokerConfig
 from pyromq.broker.pull import tags_of_expression
-from pyromq.broker.topics import OFFSET_MOVED
 from pyromq.errors import SubscriptionParseFailed
 from pyromq.protocol.bodies import OffsetMovedEvent
 from pyromq.protocol.bodies.groups import SubscriptionGroupConfig
@@ -24,6 +23,7 @@ from pyromq.protocol.bodies.heartbeat import (
 )
 from pyromq.protocol.bodies.register import TopicConfig
 from pyromq.protocol.hashing import java_hash
+from pyromq.protocol.names import OFFSET_MOVED_TOPIC
 from pyromq.protocol.record import decode_records
 
 SUSPEND = 2
@@ -66,7 +66,7 @@ async def test_a_pull_that_finds_nothing_says_why_and_where_to_go_on(parts, stor
     reply = await parts.ask(Peer(), pull_request(offset))
     assert (reply.code, reply.remark, reply.ext["nextBeginOffset"]) == (code, status, str(next_offset))
     parts.appends.flush()
-    notes = [OffsetMovedEvent.decode(note.body) for note in parts.messages(OFFSET_MOVED, 0)]
+    notes = [OffsetMovedEvent.decode(note.body) for note in parts.messages(OFFSET_MOVED_TOPIC, 0)]
     moved = [(note.consumer_group, note.message_queue.topic, note.offset_request, note.offset_new) for note in notes]
     assert moved == ([("billing", "orders", offset, next_offset)] if code == 21 else [])
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pyromq.broker.config import BrokerConfig, LiveConfig
-from pyromq.broker.topics import TBW102, TopicTable, dlq_topic, retry_topic
+from pyromq.broker.topics import TopicTable
 from pyromq.errors import ServerError
 from pyromq.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper, TopicFilterType
+from pyromq.protocol.names import TEMPLATE_TOPIC, dlq_topic, retry_topic
 
 NOW = 1_700_000_000_000
 
@@ -140,7 +141,7 @@ def test_a_good_name_is_taken():
 
 def test_a_send_to_a_new_topic_makes_it_after_the_default_topic():
     topics = table()
-    made = topics.for_send("orders", TBW102, 4)
+    made = topics.for_send("orders", TEMPLATE_TOPIC, 4)
     assert made == topic("orders", 4, perm=6)
     assert topics.get("orders") is made
 
@@ -149,18 +150,18 @@ def test_a_topic_that_exists_is_used_as_it_is():
     topics = table()
     topics.update(known := topic("orders", 2, perm=4))
     version = topics.data_version
-    assert topics.for_send("orders", TBW102, 4) is known
+    assert topics.for_send("orders", TEMPLATE_TOPIC, 4) is known
     assert topics.data_version == version
 
 
 @pytest.mark.parametrize(("wanted", "given"), [(4, 4), (100, 8), (0, 0), (-3, 0)])
 def test_a_made_topic_has_as_many_queues_as_wanted_but_no_more_than_the_default_topic(wanted, given):
-    made = table().for_send("orders", TBW102, wanted)
+    made = table().for_send("orders", TEMPLATE_TOPIC, wanted)
     assert (made.read_queue_nums, made.write_queue_nums) == (given, given)
 
 
 def test_nothing_is_made_without_automatic_creation():
-    assert table(auto_create_topic=False).for_send("orders", TBW102, 4) is None
+    assert table(auto_create_topic=False).for_send("orders", TEMPLATE_TOPIC, 4) is None
 
 
 def test_any_topic_that_others_may_inherit_from_can_be_the_default_topic():
@@ -187,46 +188,46 @@ def test_a_made_topic_inherits_filter_type_and_perm_but_not_the_right_to_inherit
     [("orders", False, 0), ("orders", True, 1), ("%RETRY%g", False, 0), ("%RETRY%g", True, 2)],
 )
 def test_the_unit_flag_follows_the_mode_of_the_sender(name, unit_mode, flag):
-    assert table().for_send(name, TBW102, 4, unit_mode).topic_sys_flag == flag
+    assert table().for_send(name, TEMPLATE_TOPIC, 4, unit_mode).topic_sys_flag == flag
     if name.startswith("%RETRY%"):
-        assert table(auto_create_topic=False).for_send(name, TBW102, 4, unit_mode).topic_sys_flag == flag
+        assert table(auto_create_topic=False).for_send(name, TEMPLATE_TOPIC, 4, unit_mode).topic_sys_flag == flag
 
 
 def test_a_send_to_a_retry_topic_makes_it_even_where_nothing_else_is_made():
-    assert table().for_send("%RETRY%g", TBW102, 4) == topic("%RETRY%g", 4)
-    assert table(auto_create_topic=False).for_send("%RETRY%g", TBW102, 4) == topic("%RETRY%g", 1)
+    assert table().for_send("%RETRY%g", TEMPLATE_TOPIC, 4) == topic("%RETRY%g", 4)
+    assert table(auto_create_topic=False).for_send("%RETRY%g", TEMPLATE_TOPIC, 4) == topic("%RETRY%g", 1)
 
 
 def test_a_default_topic_left_over_from_another_setting_is_closed_by_the_first_send():
     topics = table(auto_create_topic=False)
-    topics.load(saved(topic(TBW102, 8, perm=7)))
-    assert topics.for_send("orders", TBW102, 4) is None
-    assert topics.get(TBW102).perm == 6
+    topics.load(saved(topic(TEMPLATE_TOPIC, 8, perm=7)))
+    assert topics.for_send("orders", TEMPLATE_TOPIC, 4) is None
+    assert topics.get(TEMPLATE_TOPIC).perm == 6
 
 
 def test_a_closed_default_topic_is_open_again_when_automatic_creation_is_switched_on():
     topics = table()
-    topics.load(saved(topic(TBW102, 4, perm=6)))
-    assert topics.get(TBW102) == topic(TBW102, 4, perm=7)
+    topics.load(saved(topic(TEMPLATE_TOPIC, 4, perm=6)))
+    assert topics.get(TEMPLATE_TOPIC) == topic(TEMPLATE_TOPIC, 4, perm=7)
 
     live = settings(auto_create_topic=False)
     topics = TopicTable(live, Clock())
-    topics.load(saved(topic(TBW102, 4, perm=6)))
-    assert topics.get(TBW102) == topic(TBW102, 4, perm=6)
+    topics.load(saved(topic(TEMPLATE_TOPIC, 4, perm=6)))
+    assert topics.get(TEMPLATE_TOPIC) == topic(TEMPLATE_TOPIC, 4, perm=6)
     live.config = dataclasses.replace(live.config, auto_create_topic=True)
     topics.apply_settings()
-    assert topics.get(TBW102) == topic(TBW102, 4, perm=7)
-    assert topics.for_send("orders", TBW102, 9) == topic("orders", 4)
+    assert topics.get(TEMPLATE_TOPIC) == topic(TEMPLATE_TOPIC, 4, perm=7)
+    assert topics.for_send("orders", TEMPLATE_TOPIC, 9) == topic("orders", 4)
 
 
 def test_a_missing_default_topic_is_made_when_automatic_creation_is_switched_on():
     live = settings(auto_create_topic=False)
     topics = TopicTable(live, Clock())
     topics.apply_settings()
-    assert TBW102 not in topics
+    assert TEMPLATE_TOPIC not in topics
     live.config = dataclasses.replace(live.config, auto_create_topic=True)
     topics.apply_settings()
-    assert topics.get(TBW102) == topic(TBW102, 8, perm=7)
+    assert topics.get(TEMPLATE_TOPIC) == topic(TEMPLATE_TOPIC, 8, perm=7)
 
 
 def test_settings_that_change_nothing_leave_the_version_alone():
@@ -259,7 +260,7 @@ def test_every_change_moves_the_version_and_is_told():
     clock = topics._clock
     steps = [
         (lambda: topics.update(topic("a")), "a"),
-        (lambda: topics.for_send("b", TBW102, 4), "b"),
+        (lambda: topics.for_send("b", TEMPLATE_TOPIC, 4), "b"),
         (lambda: topics.ensure_retry("g", 1), "%RETRY%g"),
         (lambda: topics.ensure_dlq("g"), "%DLQ%g"),
         (lambda: topics.set_order_topics(["a"]), "a"),
@@ -360,8 +361,8 @@ def test_the_version_moves_when_there_is_more_than_was_saved():
 
 def test_the_version_moves_when_the_default_topic_is_opened_again():
     topics = table()
-    topics.load(saved(*(replace(each, perm=6) if each.topic_name == TBW102 else each for each in topics)))
-    assert topics.get(TBW102) == topic(TBW102, 8, perm=7)
+    topics.load(saved(*(replace(each, perm=6) if each.topic_name == TEMPLATE_TOPIC else each for each in topics)))
+    assert topics.get(TEMPLATE_TOPIC) == topic(TEMPLATE_TOPIC, 8, perm=7)
     assert topics.data_version.counter == 6
     assert topics.dirty
 
@@ -397,7 +398,7 @@ def test_a_table_loaded_from_a_snapshot_is_equal_and_the_version_counts_the_chan
             case "delete", name:
                 topics.delete(name)
             case "send", name, queues:
-                assert topics.for_send(name, TBW102, queues) is topics.get(name) is not None
+                assert topics.for_send(name, TEMPLATE_TOPIC, queues) is topics.get(name) is not None
             case "order", names:
                 topics.set_order_topics(names)
                 assert all(each.order == (each.topic_name in names) for each in topics)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.store.tags import TIMER_TOPIC, TagsCodes, TimerKind, split_timer_code, timer_code
+from pyromq.protocol.names import TIMER_TOPIC
+from pyromq.store.tags import TagsCodes, TimerKind, split_timer_code, timer_code
 
 OUT = 1_700_000_005_000
 

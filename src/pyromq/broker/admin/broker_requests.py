@@ -20,9 +20,9 @@ from pyromq.protocol.headers import (
     QueryConsumeTimeSpan,
     ViewBrokerStatsData,
 )
+from pyromq.protocol.names import HALF_OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC
 from pyromq.settings import dump
 from pyromq.settings.live import remark_on
-from pyromq.store.tags import SCHEDULE_TOPIC
 
 from ..rediscovery import LITE_QUEUES, holds_messages
 
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 _TOPIC_SEPARATOR = ";"
 # Half messages have their queues before the topics have their entries.
-_WITHOUT_ENTRY = frozenset({SCHEDULE_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
+_WITHOUT_ENTRY = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, HALF_OP_TOPIC})
 
 
 class SettingsProcessors:

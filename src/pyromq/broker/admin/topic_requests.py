@@ -20,10 +20,8 @@ from pyromq.protocol.headers import (
     QueryTopicConsumeByWho,
     QueryTopicsByConsumer,
 )
+from pyromq.protocol.names import MAX_GROUP_LENGTH, is_legal_name
 from pyromq.remoting import with_body
-
-from ..groups import MAX_GROUP_LENGTH
-from ..topics import is_legal_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

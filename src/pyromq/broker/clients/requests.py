@@ -29,10 +29,11 @@ from pyromq.protocol.headers import (
     GetProducerConnectionList,
     UnregisterClient,
 )
+from pyromq.protocol.names import retry_topic
 from pyromq.remoting import with_body
 
 from ..filters.consumer_filters import compiled, is_tag_type, not_allowed
-from ..topics import can_be_topic, retry_topic
+from ..topics import can_be_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

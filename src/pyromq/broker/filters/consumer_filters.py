@@ -14,10 +14,10 @@ from pyromq.errors import BrokerError, InvalidFilter, ServerError, SubscriptionP
 from pyromq.filter import BloomFilter, compile_filter
 from pyromq.filter.bloom import has_all, mask_of
 from pyromq.protocol import properties as props
+from pyromq.protocol.names import RETRY_PREFIX
 from pyromq.protocol.record import stored_properties
 from pyromq.store.metadata.json_files import BloomFilterData, ConsumerFilter, ConsumerFilterTable, TopicFilters
 
-from ..topics import RETRY_PREFIX
 from .evaluation import match_of
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from pyromq.errors import BrokerError, MessageIllegal, NoMessage, RemoteProtocol
 from pyromq.protocol.bodies import BatchAck, BatchAckMessageRequestBody
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import AckMessage, ChangeInvisibleTime, ChangeInvisibleTimeReply
+from pyromq.protocol.names import MAX_GROUP_LENGTH
 from pyromq.protocol.pop_handle import ORDER_REVIVE_QUEUE, PopHandle, decode_handle, marked_topic
 from pyromq.remoting import with_body
 from pyromq.store import PutStatus
 
-from ..groups import MAX_GROUP_LENGTH
 from .log import AckedWith
 from .offsets import QueueOfGroup
 from .records import Checkpoint, Key

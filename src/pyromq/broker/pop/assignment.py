@@ -29,11 +29,11 @@ from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.command import Command
 from pyromq.protocol.headers import GetRouteInfo
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.names import RETRY_PREFIX
 from pyromq.protocol.permissions import PERM_READ
 from pyromq.remoting import with_body
 from pyromq.remoting.name_servers import NameServers
 
-from ..topics import RETRY_PREFIX
 from .held_pops import ANY_QUEUE
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.errors import BrokerError, MessageIllegal
 from pyromq.protocol import properties as props
+from pyromq.protocol.names import revive_topic
 from pyromq.protocol.record import MessageRecord
 from pyromq.store import PutResult, PutStatus
 
 from ..timers.parking import TimerParking
-from ..topics import revive_topic
 from .records import Ack, ack_properties, checkpoint_properties
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import CorruptRecord, OffsetOutOfRange
 from pyromq.protocol import properties as props
+from pyromq.protocol.names import TIMER_TOPIC
 from pyromq.protocol.record import decode_record
 from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
 from pyromq.store.metadata.json_files import consumer_offsets_file
-from pyromq.store.tags import TIMER_TOPIC
 
 from .offsets import caught_up
 from .records import Checkpoint, read_record

@@ -13,15 +13,14 @@ from msgspec.structs import replace
 
 from pyromq.errors import CorruptRecord, OffsetOutOfRange, PyroMQError, StoreError
 from pyromq.protocol import properties as props
-from pyromq.protocol.names import RETRY_PREFIX
+from pyromq.protocol.names import RETRY_PREFIX, REVIVE_GROUP, dlq_topic
 from pyromq.protocol.pop_handle import normal_topic, pop_retry_topic
 from pyromq.protocol.record import decode_record
 from pyromq.store.format import PRE_BLANK_SIZE
 
 from ..redelivery import Handover
-from ..topics import dlq_topic
 from .records import Ack
-from .revive_plan import REVIVE_GROUP, ReviveQueue
+from .revive_plan import ReviveQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

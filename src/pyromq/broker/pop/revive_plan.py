@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 
 _CHUNK = 256  # records that are read in one go: two milliseconds
 # With more checkpoints than there is room for, acks are looked for up to so far behind the last of them: in

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import OffsetOutOfRange
 from pyromq.protocol.command import PROTOCOL_VERSION
+from pyromq.protocol.names import SCHEDULE_TOPIC
 from pyromq.protocol.record import store_timestamp_of
 from pyromq.store.disk import Disk
-from pyromq.store.tags import SCHEDULE_TOPIC
 
 from .throughput import Rate
 

@@ -8,15 +8,15 @@ from msgspec.structs import replace
 
 from pyromq.protocol import properties as props
 from pyromq.protocol.header import parse_int
-from pyromq.store.tags import SCHEDULE_TOPIC, TIMER_TOPIC
+from pyromq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 
-from ..topics import TRANSACTION_HALF, can_be_topic
+from ..topics import can_be_topic
 
 if TYPE_CHECKING:
     from pyromq.protocol.record import MessageRecord
 
 # What waits in these belongs to somebody else, and could never leave.
-_NEVER = frozenset((TRANSACTION_HALF, SCHEDULE_TOPIC, TIMER_TOPIC))
+_NEVER = frozenset((HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC))
 
 
 def parked(record: MessageRecord, properties: dict[str, str], level: int, highest: int) -> MessageRecord:

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import CorruptRecord
 from pyromq.protocol import properties as props
+from pyromq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from pyromq.protocol.record import decode_record
 from pyromq.store.scan import scan
-from pyromq.store.tags import SCHEDULE_TOPIC, TIMER_TOPIC
-
-from ..topics import TRANSACTION_HALF
 
 if TYPE_CHECKING:
     from pyromq.protocol.record import MessageRecord
@@ -31,7 +29,7 @@ logger = logging.getLogger(__name__)
 NOTED_EVERY = 16 * 1024**2
 # A log that went on for longer is not read: a start should not take long. 100 MB of 1 KB messages take half a second.
 _FARTHEST = 512 * 1024**2
-_WAITING = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_HALF))
+_WAITING = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
 _REAL_TOPIC = f"{props.REAL_TOPIC}\x01".encode()
 # A copy may have these in addition.
 _ADDED = (props.TIMER_ENQUEUE_MS, props.TIMER_DEQUEUE_MS, props.CRC32)

@@ -27,9 +27,10 @@ from msgspec.structs import replace
 
 from pyromq.errors import CorruptRecord, OffsetOutOfRange, StoreError
 from pyromq.protocol import properties as props
+from pyromq.protocol.names import TIMER_TOPIC
 from pyromq.protocol.record import decode_record
 from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
-from pyromq.store.tags import TIMER_TOPIC, TimerKind, split_timer_code, timer_code
+from pyromq.store.tags import TimerKind, split_timer_code, timer_code
 
 from ..redelivery import Handover
 from .checkpoint import TimerProgress

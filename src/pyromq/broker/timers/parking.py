@@ -17,10 +17,8 @@ from msgspec.structs import replace
 from pyromq.errors import MessageIllegal, ServerError
 from pyromq.protocol import properties as props
 from pyromq.protocol.header import parse_int
+from pyromq.protocol.names import RETRY_PREFIX, TIMER_TOPIC
 from pyromq.protocol.recall_handle import RecallHandle
-from pyromq.store.tags import TIMER_TOPIC
-
-from ..topics import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import CorruptRecord, OffsetOutOfRange, StoreError
 from pyromq.protocol.bodies.offsets import DelayOffsetTable
+from pyromq.protocol.names import SCHEDULE_TOPIC
 from pyromq.protocol.record import decode_record
 from pyromq.store import PutStatus
 from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
-from pyromq.store.tags import SCHEDULE_TOPIC
 
 from .delay_levels import restored
 from .delivered import NOTED_EVERY, delivered_since

@@ -18,10 +18,10 @@ from pyromq.protocol import properties as props
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.command import Command
 from pyromq.protocol.headers import CheckTransactionState
+from pyromq.protocol.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from pyromq.protocol.record import encode_record
 from pyromq.store import PutStatus
 
-from ..topics import TRANSACTION_GIVEN_UP, TRANSACTION_HALF
 from .half_messages import Verdict, as_sent, check_times, given_up, renewed, verdict
 from .op_records import Decided
 
@@ -139,7 +139,7 @@ class Round:
         return True
 
     def _give_up(self, half: MessageRecord) -> bool:
-        self._topics.ensure(TRANSACTION_GIVEN_UP, 1)
+        self._topics.ensure(CHECKED_TOO_OFTEN_TOPIC, 1)
         result = self._halves.put(given_up(half, self._store_host))
         if result.status is not PutStatus.PUT_OK and result.status not in _TOO_LONG:
             logger.error("half message %d not given up: %s; trying again later", self._offset, result.error)
@@ -181,7 +181,7 @@ class CheckBack:
         """Look through all half messages once, and remember how far all of them are done with."""
         if not self._halves.end:
             return
-        self._topics.ensure(TRANSACTION_HALF, 1)
+        self._topics.ensure(HALF_TOPIC, 1)
         began = self._monotonic()
         config = self._live.config
         walk = Round(
@@ -206,7 +206,7 @@ class CheckBack:
         if nobody:
             logger.warning("nobody takes questions about transactions of %s; asking again later", sorted(nobody)[:5])
         if walk.given_up:
-            logger.warning("%d transactions given up, see topic %s", walk.given_up, TRANSACTION_GIVEN_UP)
+            logger.warning("%d transactions given up, see topic %s", walk.given_up, CHECKED_TOO_OFTEN_TOPIC)
         # If offsets were saved and the log was not, a power failure would take copies whose originals are passed.
         await asyncio.wrap_future(self._store.flushed())
         self._halves.move_on(*walk.position)

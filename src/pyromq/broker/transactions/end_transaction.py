@@ -15,10 +15,10 @@ from pyromq.protocol import sysflag
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.headers import EndTransaction, ResumeCheckHalfMessage
 from pyromq.protocol.ids import decode_offset_message_id
+from pyromq.protocol.names import HALF_TOPIC
 from pyromq.protocol.record import decode_record
 from pyromq.store import PutStatus
 
-from ..topics import TRANSACTION_HALF
 from .half_messages import comes_too_late, committed, objection, resumed
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ _DELAYING = (props.DELAY.encode(), b"TIMER_")
 
 _OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 _NOT_FOUND = "Find prepared transaction message failed"
-_NOT_RESUMED = f"Put message back to {TRANSACTION_HALF} failed."
-_UNREADABLE = f"Exception was thrown when putting message back to {TRANSACTION_HALF}."
+_NOT_RESUMED = f"Put message back to {HALF_TOPIC} failed."
+_UNREADABLE = f"Exception was thrown when putting message back to {HALF_TOPIC}."
 
 
 class TransactionProcessors:
@@ -180,7 +180,7 @@ class TransactionProcessors:
             record = decode_record(self._store.message_at(place), check_crc=False)
         except (RemoteProtocolError, OffsetOutOfRange, CorruptRecord) as exc:
             raise ServerError(_UNREADABLE) from exc
-        self._topics.ensure(TRANSACTION_HALF, 1)
+        self._topics.ensure(HALF_TOPIC, 1)
 
         def stored(results: Sequence[PutResult]) -> None:
             if results[0].status is PutStatus.PUT_OK:

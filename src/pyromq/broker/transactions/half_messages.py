@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
 from pyromq.protocol.header import parse_int
+from pyromq.protocol.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 
 from ..timers.delay_levels import restored
-from ..topics import TRANSACTION_GIVEN_UP, TRANSACTION_HALF
 
 if TYPE_CHECKING:
     from pyromq.protocol.headers import EndTransaction
@@ -60,7 +60,7 @@ def renewed(half: MessageRecord, store_host: bytes, check_times: int) -> Message
 
 def given_up(half: MessageRecord, store_host: bytes) -> MessageRecord:
     """The message as operators find it, when nobody is asked about it any more."""
-    return replace(half, topic=TRANSACTION_GIVEN_UP, queue_id=0, store_host=store_host)
+    return replace(half, topic=CHECKED_TOO_OFTEN_TOPIC, queue_id=0, store_host=store_host)
 
 
 def resumed(record: MessageRecord, store_host: bytes) -> MessageRecord:
@@ -159,7 +159,7 @@ def check_times(half: MessageRecord) -> int:
 def _in_half_topic(record: MessageRecord, properties: dict[str, str]) -> MessageRecord:
     return replace(
         record,
-        topic=TRANSACTION_HALF,
+        topic=HALF_TOPIC,
         queue_id=0,
         # With these bits set it would have no entry in its queue, and nobody would find it.
         sys_flag=sysflag.with_transaction_type(record.sys_flag, sysflag.NOT_TRANSACTION),

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from pyromq.errors import CorruptRecord, OffsetOutOfRange
 from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
+from pyromq.protocol.names import HALF_OP_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
 from pyromq.protocol.record import decode_record
 from pyromq.store import PutStatus
 from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
 
-from ..topics import TRANSACTION_HALF, TRANSACTION_OP
 from .half_messages import COPY_MARK, is_same, origin
 from .op_records import Decided, offsets_in, op_record
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-GROUP = "CID_RMQ_SYS_TRANS"
 
 _AT_ONCE = 1024  # entries that are looked at together
 _REMEMBERED = 65_536  # messages that had copies, about 200 bytes each
@@ -68,30 +67,30 @@ class HalfQueue:
     @property
     def end(self) -> int:
         """The offset that the next half message gets."""
-        queue = self._store.queues.find(TRANSACTION_HALF, 0)
+        queue = self._store.queues.find(HALF_TOPIC, 0)
         return 0 if queue is None else int(queue.max_offset)
 
     @property
     def op_end(self) -> int:
         """The offset that the next op record gets."""
-        queue = self._store.queues.find(TRANSACTION_OP, 0)
+        queue = self._store.queues.find(HALF_OP_TOPIC, 0)
         return 0 if queue is None else int(queue.max_offset)
 
     def position(self) -> tuple[int, int]:
         """The first half message and the first op record that have to be looked at."""
-        return self._position(TRANSACTION_HALF), self._position(TRANSACTION_OP)
+        return self._position(HALF_TOPIC), self._position(HALF_OP_TOPIC)
 
     def _position(self, topic: str) -> int:
         queue = self._store.queues.find(topic, 0)
         if queue is None:
             return 0
-        saved = self._offsets.get(GROUP, topic, 0)
+        saved = self._offsets.get(TRANSACTION_GROUP, topic, 0)
         return min(max(saved or 0, int(queue.min_offset)), int(queue.max_offset))
 
     def move_on(self, half_offset: int, op_offset: int) -> None:
         """What is before these offsets is done with. All that it was done for must have been flushed."""
-        self._offsets.commit(GROUP, TRANSACTION_HALF, 0, half_offset)
-        self._offsets.commit(GROUP, TRANSACTION_OP, 0, op_offset)
+        self._offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, half_offset)
+        self._offsets.commit(TRANSACTION_GROUP, HALF_OP_TOPIC, 0, op_offset)
         # That one was decided is worth remembering: whoever answered a question may then still send the end itself.
         keep_decided = len(self._copies) < _REMEMBERED
         self._copies = {
@@ -104,7 +103,7 @@ class HalfQueue:
 
     def at(self, offset: int) -> MessageRecord | None:
         """The half message at an offset of its queue; None if it cannot be read."""
-        queue = self._store.queues.find(TRANSACTION_HALF, 0)
+        queue = self._store.queues.find(HALF_TOPIC, 0)
         entry = None if queue is None else queue.entry(offset)
         if entry is None or entry[1] == PRE_BLANK_SIZE:
             return None
@@ -120,11 +119,11 @@ class HalfQueue:
             record = decode_record(self._store.message_at(physical_offset), check_crc=False)
         except (OffsetOutOfRange, CorruptRecord):
             return None
-        return record if record.topic == TRANSACTION_HALF else None
+        return record if record.topic == HALF_TOPIC else None
 
     def read_ops(self, decided: Decided, count: int) -> int:
         """Let `decided` learn of some more op records, about `count`; gives how many were looked at."""
-        queue = self._store.queues.find(TRANSACTION_OP, 0)
+        queue = self._store.queues.find(HALF_OP_TOPIC, 0)
         if queue is None or decided.op_offset >= queue.max_offset:
             return 0
         offset = decided.op_offset
@@ -176,7 +175,7 @@ class HalfQueue:
 
     def op(self, offset: int) -> tuple[ConsumeQueue, MessageRecord]:
         """The op record that says that a half message is done with, and the queue to put it into."""
-        return self._store.queue(TRANSACTION_OP, 0), op_record(offset, self._clock(), self._store_host)
+        return self._store.queue(HALF_OP_TOPIC, 0), op_record(offset, self._clock(), self._store_host)
 
     # Writing at once
 
@@ -201,7 +200,7 @@ class HalfQueue:
 
     def load(self) -> None:
         """Find the copies, and write what a crash kept from being written. Offsets must have been loaded."""
-        queue = self._store.queues.find(TRANSACTION_HALF, 0)
+        queue = self._store.queues.find(HALF_TOPIC, 0)
         if queue is None:
             return
         start, op_start = self.position()

@@ -13,9 +13,8 @@ from array import array
 from typing import TYPE_CHECKING
 
 from pyromq.protocol import properties as props
+from pyromq.protocol.names import HALF_OP_TOPIC
 from pyromq.protocol.record import MessageRecord
-
-from ..topics import TRANSACTION_OP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +27,7 @@ _DIGITS = 19  # of the largest offset
 def op_record(offset: int, now: int, host: bytes) -> MessageRecord:
     """The record that says: the half message at `offset` is done with. `host` is this broker."""
     body = b"%d" % offset
-    return MessageRecord(TRANSACTION_OP, body, _PROPERTIES, born_timestamp=now, born_host=host, store_host=host)
+    return MessageRecord(HALF_OP_TOPIC, body, _PROPERTIES, born_timestamp=now, born_host=host, store_host=host)
 
 
 def offsets_in(op: MessageRecord) -> list[int]:

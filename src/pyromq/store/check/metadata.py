@@ -14,10 +14,10 @@ from pyromq.protocol.bodies import (
     TopicConfigSerializeWrapper,
 )
 from pyromq.protocol.bodies.conversion import convert
+from pyromq.protocol.names import SCHEDULE_TOPIC
 
 from ..format import CHECKPOINT_SIZE, CHECKPOINT_TIMES
 from ..metadata.json_files import ConsumerFilterTable
-from ..tags import SCHEDULE_TOPIC
 from .files import listed
 from .findings import Severity
 

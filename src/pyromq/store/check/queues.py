@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
+from pyromq.protocol.names import SCHEDULE_TOPIC, TIMED_TOPICS, TIMER_TOPIC
 
 from ..disk import Disk
 from ..format import CONSUME_QUEUE_EXT, ENTRY, MAX_EXT_ADDRESS, PRE_BLANK_SIZE, queue_folders
@@ -20,7 +21,6 @@ from ..metadata.deleted_topics import DeletedTopics
 from ..open_files import OpenFiles
 from ..queues import queue_ends
 from ..queues.consume_queue_ext import ConsumeQueueExt
-from ..tags import SCHEDULE_TOPIC, TIMED_TOPICS, TIMER_TOPIC
 from .files import find_segments
 from .findings import Severity
 from .pages import EntryPages

@@ -16,11 +16,11 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.errors import StoreError
+from pyromq.protocol.names import TIMED_TOPICS
 from pyromq.protocol.record import MAGIC_V1, MAX_TOPIC_LENGTH, MIN_RECORD_SIZE, TOPIC_LENGTH
 
 from .. import failpoints
 from ..format import ENTRY, MAX_EXT_ADDRESS, PRE_BLANK, PRE_BLANK_SIZE, QueueOffset, segment_files, segment_name
-from ..tags import TIMED_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

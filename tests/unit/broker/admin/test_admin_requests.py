@@ -48,9 +48,9 @@ from pyromq.protocol.headers import (
     ViewBrokerStatsData,
 )
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.names import TIMER_TOPIC
 from pyromq.settings import replace_file
 from pyromq.store.config import StoreConfig
-from pyromq.store.tags import TIMER_TOPIC
 
 BROKER = BrokerConfig(broker_name="broker-a")
 

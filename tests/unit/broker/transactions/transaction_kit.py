@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from tests.unit.broker.message_kit import Parts, Peer, request, send_request
 
-from pyromq.broker.transactions.half_queue import GROUP
 from pyromq.errors import ConnectionLost
 from pyromq.protocol.bodies import HeartbeatData
 from pyromq.protocol.bodies.heartbeat import ProducerData
 from pyromq.protocol.headers import CheckTransactionState, EndTransaction
 from pyromq.protocol.ids import decode_offset_message_id
+from pyromq.protocol.names import TRANSACTION_GROUP
 from pyromq.protocol.record import MessageRecord, decode_record
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Transactions(Parts):
 
     @property
     def position(self) -> tuple[int | None, int | None]:
-        return self.offsets.get(GROUP, HALF, 0), self.offsets.get(GROUP, OP, 0)
+        return self.offsets.get(TRANSACTION_GROUP, HALF, 0), self.offsets.get(TRANSACTION_GROUP, OP, 0)
 
 
 def end_request(offset: int, physical: int, how: int, group: str = "shop", **fields: Any) -> Command:
