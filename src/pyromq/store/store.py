@@ -34,7 +34,7 @@ from .index.index import IndexFiles
 from .lock import StoreLock
 from .metadata.checkpoint import Checkpoint
 from .metadata.deleted_topics import DeletedTopics
-from .put import Appender, PutResult, PutStatus
+from .put import Appender, PutResult
 from .queues import queue_ends
 from .queues.consume_queue_ext import extend
 from .queues.consume_queues import ConsumeQueues
@@ -320,18 +320,6 @@ class MessageStore:
     def flushed(self, end: int | None = None) -> Future[None]:
         """A future that ends once the log up to `end`, or all of it, survives a power failure."""
         return self.flusher.wait_for(int(self.log.end) if end is None else end)
-
-    def wait_flushed(self, end: int, timeout: float) -> PutStatus:
-        """Wait until the log up to `end` survives a power failure, at most `timeout` seconds.
-
-        PUT_OK if it does. Otherwise FLUSH_DISK_TIMEOUT, also if the flush failed: the messages are stored, and whether
-        they are on disk is not known.
-        """
-        try:
-            self.flushed(end).result(timeout)
-        except (TimeoutError, StoreNotWritable):
-            return PutStatus.FLUSH_DISK_TIMEOUT
-        return PutStatus.PUT_OK
 
     # Reading
 
