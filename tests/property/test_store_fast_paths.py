@@ -21,9 +21,9 @@ from pyromq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from pyromq.protocol.record import MAGIC_V1, MAGIC_V2, MessageRecord, encode_record, stored_properties
 from pyromq.store import GetResult, GetStatus, MessageStore, PropertiesTest, PutResult, PutStatus, StoreConfig
 from pyromq.store import scan as scanning
+from pyromq.store.dispatch import Dispatch
 from pyromq.store.fast_scan import Bulk
 from pyromq.store.format import ENTRY, PRE_BLANK
-from pyromq.store.recovery import Dispatch
 from pyromq.store.scan import ScannedRecord, _scan_general, scan, scan_many
 from pyromq.store.tags import TagsCodes
 

@@ -13,23 +13,19 @@ import time
 from typing import TYPE_CHECKING
 
 from pyromq.errors import CorruptRecord
-from pyromq.protocol import sysflag
 from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, read_head
 
 from . import failpoints
-from .format import ENTRY, PhysicalOffset, QueueOffset
+from .dispatch import Dispatch
+from .format import PhysicalOffset, QueueOffset
 from .queues.consume_queue import Gap
-from .queues.consume_queues import is_folder_name
 from .scan import ScannedRecord, scan, scan_many
-from .tags import TAG_START
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from .commit_log import CommitLog
-    from .fast_scan import Bulk
     from .index.index import IndexFiles
-    from .queues.consume_queue import ConsumeQueue
     from .queues.consume_queues import ConsumeQueues
     from .queues.queue_ends import QueueEnd, QueueEnds
     from .segment import Segment
@@ -37,143 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_STEP = 1024  # records whose keys are hashed together
-_WRITE_EVERY = 64 * _STEP  # records, after which the entries made of them go to the system
-_NEVER_WRITTEN = "a part of it was never written"
 _SECTOR = 512  # what a disk writes as a whole, if not more
-
-
-class Dispatch:
-    """Gives records that are read back from the log to the queues and the index; `only` some queues, if it says so."""
-
-    def __init__(
-        self,
-        queues: ConsumeQueues,
-        index: IndexFiles | None,
-        tags: TagsCodes,
-        deleted: Mapping[str, int],
-        only: Collection[ConsumeQueue] | None = None,
-    ) -> None:
-        self._queues = queues
-        self._index = index
-        self._tags = tags
-        self._deleted = deleted
-        self._only = only
-        self._known: dict[tuple[str, int], ConsumeQueue | None] = {}
-        self._newest: ScannedRecord | None = None
-        self.count = 0
-        self.fast_count = 0  # of these, how many came together and got their entries together
-
-    def all(self, records: Iterable[ScannedRecord], is_torn: Callable[[ScannedRecord], bool] | None = None) -> None:
-        """Dispatch records in the order of the log; `finish` must follow the last.
-
-        OSError if the disk does not take what came together. CorruptRecord at one that `is_torn`; it is asked about
-        records with zeros where nobody puts any. A gigabyte of records comes by here, so one that is next in its queue
-        takes a fast path: 0.7 µs, with its keys 1.2 µs.
-        """
-        known, known_tags, deleted, index, pack = self._known, self._tags.known, self._deleted, self._index, ENTRY.pack
-        for record in records:
-            physical, size, queue_id, queue_offset, sys_flag, store_timestamp, topic, properties = record
-            try:
-                queue = known[topic, queue_id]
-            except KeyError:
-                if is_torn is not None and "\0" in topic and is_torn(record):
-                    raise CorruptRecord(_NEVER_WRITTEN, physical) from None
-                queue = self._queue(topic, queue_id, physical)
-                if "\0" not in topic:
-                    known[topic, queue_id] = queue
-            if is_torn is not None and 0 in properties and is_torn(record):  # an int is sought eight times faster
-                raise CorruptRecord(_NEVER_WRITTEN, physical)
-            # A half message has no entry in its queue, nor has one that was rolled back.
-            if (
-                queue is not None
-                and not sys_flag & sysflag.PREPARED
-                and not (deleted and physical < deleted.get(topic, 0))
-            ):
-                # tags.of_tag, without the call
-                at = properties.rfind(TAG_START)
-                if at < 0 or queue.is_schedule or (tags_code := known_tags.get(properties[at:])) is None:
-                    tags_code = self._tags.of(topic, properties, store_timestamp)
-                if (
-                    0 < queue_offset == queue.max_offset
-                    and physical >= queue.max_physical
-                    and queue.gap is None
-                    and queue.held is None
-                ):
-                    # queue.add, without the call
-                    queue.tail += pack(physical, size, tags_code)
-                    queue.max_offset = queue_offset + 1  # type: ignore[assignment]  # still a queue offset
-                    queue.max_physical = physical + size
-                else:
-                    queue.put(QueueOffset(queue_offset), physical, size, tags_code)
-            if index is not None and sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK:
-                index.add(topic, properties, physical, store_timestamp)
-            self._newest = record
-            self.count += 1
-            if not self.count % _STEP:
-                self.finish()
-
-    def bulk(self, bulk: Bulk, is_torn: Callable[[ScannedRecord], bool] | None = None) -> None:
-        """As `all`, by the fast path for many records: 1 µs each, with their keys."""
-        if self._deleted or (is_torn is not None and bulk.has_zeros) or not self._extend_queues(bulk):
-            self.all(bulk.records(), is_torn)
-            return
-        if self._index is not None:
-            self._index.add_bulk(bulk)
-        self._newest = bulk.last
-        before, self.count = self.count, self.count + len(bulk)
-        self.fast_count += len(bulk)
-        if before // _WRITE_EVERY != self.count // _WRITE_EVERY:
-            self._write_out()
-
-    def _extend_queues(self, bulk: Bulk) -> bool:
-        """Give records that are next in their queues their entries; False, and nothing changed, if some are not."""
-        runs = bulk.by_queue()
-        queues = []
-        for run in runs:
-            queue = self._known.get((run.topic, run.queue_id))
-            if (
-                queue is None
-                or queue.is_schedule
-                or queue.gap is not None
-                or queue.held is not None
-                or not (run.is_dense and 0 < run.queue_offset == queue.max_offset)
-                or run.physical < queue.max_physical
-            ):
-                return False
-            queues.append(queue)
-        entries = bulk.entries(self._tags)
-        for queue, run in zip(queues, runs, strict=True):
-            queue.add_all(entries[run.which].tobytes(), run.end)
-        return True
-
-    def take_newest(self) -> ScannedRecord | None:
-        """The last record that was dispatched since this was asked."""
-        newest, self._newest = self._newest, None
-        return newest
-
-    def finish(self) -> None:
-        """Index the records that have come together, and keep memory flat, however long the log is."""
-        if self._index is not None:
-            self._index.drain()
-        if not self.count % _WRITE_EVERY:
-            self._write_out()
-
-    def _write_out(self) -> None:
-        for queue in self._queues:
-            queue.write_out()
-
-    def _queue(self, topic: str, queue_id: int, physical: int) -> ConsumeQueue | None:
-        queue = self._queues.find(topic, queue_id)
-        if self._only is not None:
-            return queue if queue in self._only else None
-        if queue is None:
-            if queue_id < 0 or not is_folder_name(topic):
-                # Nothing protects these fields of a record. It keeps its place in the log, where its id finds it.
-                logger.warning("record at %d: no queue can be %r, %d; passed over", physical, topic, queue_id)
-                return None
-            queue = self._queues.get(topic, queue_id)
-        return queue
 
 
 class Recovery:

@@ -11,7 +11,6 @@ are to be called now and then by whoever owns the store, since it has no clock o
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import os
@@ -20,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
 from pyromq.errors import CorruptRecord, OffsetOutOfRange, StoreError, StoreNotWritable
-from pyromq.protocol import properties as props
-from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, decode_record, read_head
+from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, read_head
 from pyromq.settings import options_of
 
 from . import failpoints
@@ -31,6 +29,7 @@ from .disk import Disk
 from .flush import Flusher
 from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, refuse_foreign_store
 from .index.index import IndexFiles
+from .index.key_query import KeyQuery, find_by_key
 from .lock import StoreLock
 from .metadata.checkpoint import Checkpoint
 from .metadata.deleted_topics import DeletedTopics
@@ -47,7 +46,7 @@ from .tags import TagsCodes, parse_delay_levels
 from .upkeep import Mark, Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from pyromq.protocol.record import MessageRecord
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _AHEAD = 24 * 3600 * 1000  # ms; no clock that is right is so far behind a time it gave itself
-_QUERY_ROUNDS = 3
 
 # Causes for taking no messages.
 _CLOSED = "closed"
@@ -355,25 +353,7 @@ class MessageStore:
         if self.index is None:
             return []
         limit = min(max_count, self.config.max_query)
-        seen: set[int] = set()
-        found: list[memoryview] = []
-        # Other keys may have the same hash; if they are in the way, older entries are looked at.
-        for _ in range(_QUERY_ROUNDS):
-            fresh = {*self.index.find(topic, key, limit + len(seen), begin, end)} - seen
-            records = [record for record in self._records_at(sorted(fresh)) if has_key(record, topic, key)]
-            found = records[max(0, len(records) + len(found) - limit) :] + found
-            if not fresh or len(found) >= limit:
-                break
-            seen |= fresh
-        return found
-
-    def _records_at(self, offsets: Iterable[int]) -> list[memoryview]:
-        """The records that are there."""
-        records = []
-        for offset in offsets:
-            with contextlib.suppress(OffsetOutOfRange):
-                records.append(self.message_at(offset))
-        return records
+        return find_by_key(self.index, self.message_at, KeyQuery(topic, key, begin, end), limit)
 
     # Upkeep
 
@@ -466,18 +446,6 @@ class MessageStore:
         if _QUEUES not in self.refusals:
             logger.error("queues or index not written: %s; taking no more messages until they are", exc)
         self.refusals[_QUEUES] = f"consume queues or index cannot be written: {exc}"
-
-
-def has_key(record: memoryview, topic: str, key: str) -> bool:
-    """Whether a record, found by a hash, really has the key."""
-    try:
-        message = decode_record(record, check_crc=False)
-    except CorruptRecord:
-        return False
-    if message.topic != topic:
-        return False
-    keys = (message.find_property(props.KEYS) or "").split(props.KEY_SEPARATOR)
-    return key in keys or key == message.find_property(props.UNIQ_KEY)
 
 
 def _physical_memory() -> int:

@@ -642,8 +642,8 @@ def test_an_index_that_is_gone_is_no_error_and_new_messages_are_found(stores, st
 
 
 def test_recovery_keeps_its_memory_flat_by_writing_as_it_goes(stores, store, monkeypatch):
-    monkeypatch.setattr("pyromq.store.recovery._STEP", 8)
-    monkeypatch.setattr("pyromq.store.recovery._WRITE_EVERY", 32)
+    monkeypatch.setattr("pyromq.store.dispatch._STEP", 8)
+    monkeypatch.setattr("pyromq.store.dispatch._WRITE_EVERY", 32)
     put(store, *numbered(0, 300), keys="k")
     crashed = stores.crash(store)
     assert bodies(crashed) == numbered(0, 300)
