@@ -3,7 +3,7 @@
 It gives byte for byte what the general path (`read.Reader.general`) gives, or None: if anything is old, odd or damaged,
 the general path reads from the beginning. Few messages take a loop over their entries, many are tested by numpy.
 
-32 messages of 1 KB side by side: 9 µs, general 24 µs; 1,000: 60 µs, general 700 µs (CPython 3.11).
+32 messages of 1 KB side by side, joined: 15 µs, general 19 µs; 1,000: 54 µs, general 510 µs (CPython 3.11).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """A consume queue: where the messages of one queue of a topic lie in the commit log, in the order of their offsets.
 
-Entries are added in memory, where readers find them at once, and go to the files page by page. Losing what was not
-written costs nothing but time: recovery makes the entries anew from the commit log.
-
-A store may have ten thousand queues, so a queue keeps no file open: `OpenFiles` lends descriptors.
+What it does while it is in use is in `queue_entries`. Here is how it begins and ends: files that are found at a start,
+entries that are made anew from the log, and those that expire or are deleted.
 """
 
 from __future__ import annotations
@@ -15,28 +13,18 @@ import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyromq.errors import StoreError
-from pyromq.protocol.names import TIMED_TOPICS
-from pyromq.protocol.record import MAGIC_V1, MAX_TOPIC_LENGTH, MIN_RECORD_SIZE, TOPIC_LENGTH
-
 from .. import failpoints
-from ..format import ENTRY, MAX_EXT_ADDRESS, PRE_BLANK, PRE_BLANK_SIZE, QueueOffset, segment_files, segment_name
+from ..format import ENTRY, MAX_EXT_ADDRESS, PRE_BLANK, PRE_BLANK_SIZE, QueueOffset, segment_files
+from .queue_entries import CHUNK, SIZE, QueueEntries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from ..open_files import OpenFiles
-    from .consume_queue_ext import ConsumeQueueExt
 
 logger = logging.getLogger(__name__)
 
-SIZE = ENTRY.size
-PAGE = 4096
-
-# Entries that stay in memory after they were written, for the consumers that are close behind.
-_KEEP = 64 * SIZE
-_CHUNK = 1024  # entries read at a time when many are looked at
 _FILLED = 64 * 1024  # bytes of fillers that are written at once
 # A record further ahead of its queue than that is damaged, and filling the hole would cost more than the record.
 _LARGEST_HOLE = 300_000
@@ -50,97 +38,18 @@ class Gap(NamedTuple):
     physical: int  # where the record before it ends
 
 
-class ConsumeQueue:
-    """The entries of one queue. `max_offset` is the offset that the next message gets.
+class ConsumeQueue(QueueEntries):
+    """A queue that can be found again, mended and cut to what the log holds."""
 
-    `add` makes an entry readable; `write_out` hands it to the system; syncing what `take_unsynced` returns makes it
-    survive a power failure.
-    """
-
-    __slots__ = (
-        "_files",
-        "_folder",
-        "_folder_changed",
-        "_folder_name",
-        "_segment_size",
-        "_segments",
-        "_tail_start",
-        "_unsynced",
-        "_written",
-        "ext",
-        "fixed_size",
-        "gap",
-        "has_fast_path",
-        "held",
-        "is_schedule",
-        "max_offset",
-        "max_physical",
-        "min_offset",
-        "queue_id",
-        "tail",
-        "topic",
-        "topic_field",
-    )
+    __slots__ = ("gap", "held")
 
     def __init__(self, topic: str, queue_id: int, folder: Path, segment_size: int, files: OpenFiles) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self._folder = folder
-        self._folder_name = str(folder)
-        self._segment_size = segment_size
-        self._files = files
-        self._segments: list[int] = []  # starts of the files, in order
-        # Positions are bytes from entry 0. What lies in [_tail_start, end) is in memory, from _written on only there.
-        self.tail = bytearray()
-        self._tail_start = 0
-        self._written = 0
-        self._unsynced: set[int] = set()
-        self._folder_changed = False
-        # Real tags codes of entries that hold an address instead; None if there never were any.
-        self.ext: ConsumeQueueExt | None = None
+        super().__init__(topic, queue_id, folder, segment_size, files)
         # During recovery: entries that were found missing, and a message whose place is not known yet.
         self.gap: Gap | None = None
         self.held: tuple[int, int, int] | None = None
-        self.min_offset = QueueOffset(0)
-        self.max_offset = QueueOffset(0)
-        # The end of the newest record that has an entry here.
-        self.max_physical = 0
-        # Entries here carry the time of delivery in place of a tag.
-        self.is_schedule = topic in TIMED_TOPICS
-        # Topic with its length, as a record of version 1 carries it.
-        encoded = topic.encode()
-        fits_v1 = len(encoded) <= MAX_TOPIC_LENGTH[MAGIC_V1]
-        self.topic_field = TOPIC_LENGTH[MAGIC_V1].pack(len(encoded)) + encoded if fits_v1 else b""
-        # Whether messages may take the fast path of `put`.
-        self.has_fast_path = bool(self.topic_field) and not self.is_schedule
-        self.fixed_size = MIN_RECORD_SIZE + len(encoded)
 
-    def __repr__(self) -> str:
-        return f"<ConsumeQueue {self.topic}/{self.queue_id} {self.min_offset}..{self.max_offset}>"
-
-    # Adding
-
-    def add(self, physical: int, size: int, tags_code: int) -> None:
-        """The entry of the message that just got `max_offset`."""
-        self.tail += ENTRY.pack(physical, size, tags_code)
-        self.max_offset += 1  # type: ignore[assignment]  # still a queue offset
-        self.max_physical = physical + size
-
-    def add_all(self, entries: bytes, end: int) -> None:
-        """The entries of the messages that got the next offsets; the last of them ends at `end` in the log."""
-        self.tail += entries
-        self.max_offset += len(entries) // SIZE  # type: ignore[assignment]  # still a queue offset
-        self.max_physical = end
-
-    def mark(self) -> tuple[int, int, int]:
-        """Where the queue ends now, for `reset`."""
-        return self.max_offset, len(self.tail), self.max_physical
-
-    def reset(self, mark: tuple[int, int, int]) -> None:
-        """Take back the entries added since `mark`, none of which was written out or read."""
-        max_offset, tail_length, self.max_physical = mark
-        del self.tail[tail_length:]
-        self.max_offset = QueueOffset(max_offset)
+    # Entries made anew
 
     def put(self, offset: QueueOffset, physical: int, size: int, tags_code: int) -> bool:
         """The entry of a message that is read back from the log; False if it is there already, or makes no sense.
@@ -194,9 +103,6 @@ class ConsumeQueue:
         self.max_offset = offset
         return True
 
-    def _has_entries(self) -> bool:
-        return bool(self._segments) or bool(self.tail)
-
     def _begin_at(self, offset: QueueOffset) -> None:
         """The first entry of the queue is not entry 0: older messages are gone. Its file is filled up to it."""
         position = offset * SIZE
@@ -206,145 +112,6 @@ class ConsumeQueue:
         if len(self.tail) > _FILLED:
             # Recovery may begin ten thousand queues like this one; their fillers must not all stay in memory.
             self.write_out()
-
-    # Writing
-
-    @property
-    def _position(self) -> int:
-        """Where the next entry goes."""
-        return self._tail_start + len(self.tail)
-
-    @property
-    def dirty(self) -> int:
-        """Bytes that are in memory only."""
-        return self._position - self._written
-
-    def write_out(self) -> None:
-        """Hand all entries to the system. OSError leaves what is not written in memory, still readable."""
-        while self._written < (end := self._position):
-            start = self._written - self._written % self._segment_size
-            stop = min(end, start + self._segment_size)
-            fd = self._descriptor(start)
-            chunk = self.tail[self._written - self._tail_start : stop - self._tail_start]
-            failpoints.hit("queue.write.before")
-            self._files.disk.write(fd, chunk, self._written - start)
-            failpoints.hit("queue.write.after")
-            self._unsynced.add(start)
-            self._written = stop
-        surplus = len(self.tail) - _KEEP
-        if surplus > 0:
-            del self.tail[:surplus]
-            self._tail_start += surplus
-
-    def take_unsynced(self) -> list[Path]:
-        """Files written since the last call, then folders in which files came or went.
-
-        Syncing them, by any descriptor and in any thread, is the caller's.
-        """
-        paths = [self._path(start) for start in sorted(self._unsynced)]
-        self._unsynced.clear()
-        if self._folder_changed:
-            self._folder_changed = False
-            # Queue, topic, `consumequeue` and the root: all but the first are new at most once, and cost nothing then.
-            paths += (self._folder, *self._folder.parents[:3])
-        if self.ext is not None:
-            paths += self.ext.take_unsynced()
-        return paths
-
-    def _descriptor(self, start: int) -> int:
-        path = self._path(start)
-        if self._segments and self._segments[-1] >= start:
-            return self._files.get(path)
-        fd = self._files.create(path, self._segment_size)
-        failpoints.hit("queue.create")
-        self._segments.append(start)
-        self._folder_changed = True
-        return fd
-
-    def _path(self, start: int) -> Path:
-        return self._folder / segment_name(start)
-
-    # Reading
-
-    def entries(self, offset: int, count: int) -> bytes:
-        """Up to `count` entries from `offset` on, as bytes; never beyond the end of the file that holds `offset`.
-
-        StoreError if the file cannot be read.
-        """
-        position = offset * SIZE
-        start = position - position % self._segment_size
-        stop = min(position + count * SIZE, start + self._segment_size, self._position)
-        if position >= self._tail_start:
-            return bytes(self.tail[position - self._tail_start : stop - self._tail_start])
-        if position < 0 or start not in self._segments:
-            return b""
-        in_file = min(stop, self._tail_start)
-        try:
-            # Not a Path, which takes longer to make than the entries to read.
-            fd = self._files.get(f"{self._folder_name}/{start:020d}")
-            data = os.pread(fd, in_file - position, position - start)
-        except OSError as exc:
-            raise StoreError(f"cannot read {self._path(start)}: {exc.strerror}") from exc
-        if len(data) != in_file - position:
-            raise StoreError(f"{self._path(start)} ends before byte {in_file - start}")
-        return data + self.tail[: stop - self._tail_start] if stop > in_file else data
-
-    def entry(self, offset: int) -> tuple[int, int, int] | None:
-        """Physical offset, size and tags code of one message; None if there is no such entry."""
-        data = self.entries(offset, 1)
-        return ENTRY.unpack(data) if len(data) == SIZE else None
-
-    def next_file_offset(self, offset: int) -> QueueOffset:
-        """The first offset of the file behind the one that holds `offset`."""
-        position = offset * SIZE
-        return QueueOffset((position - position % self._segment_size + self._segment_size) // SIZE)
-
-    @property
-    def first_offset(self) -> QueueOffset:
-        """The first entry that is kept, filler or not."""
-        start = self._segments[0] if self._segments else self._tail_start
-        return QueueOffset(start // SIZE)
-
-    def first_real(self, low: int, high: int | None = None) -> QueueOffset:
-        """The first offset from `low` on that stands for a message; `high`, or the end, if there is none before it."""
-        high = int(self.max_offset) if high is None else high
-        count = 1  # most often it is the very first
-        while low < high:
-            data = self.entries(low, min(count, high - low))
-            if not data:  # a file is missing
-                low = self.next_file_offset(low)
-                continue
-            if data != PRE_BLANK * (len(data) // SIZE):
-                sizes = (size for _, size, _ in ENTRY.iter_unpack(data))
-                return QueueOffset(low + next(at for at, size in enumerate(sizes) if size != PRE_BLANK_SIZE))
-            low += len(data) // SIZE
-            count = _CHUNK
-        return QueueOffset(high)
-
-    def last_real(self, high: int, low: int | None = None) -> QueueOffset | None:
-        """The last offset before `high`, not below `low` or the beginning, that stands for a message."""
-        low = int(self.first_offset) if low is None else low
-        while high > low:
-            entry = self.entry(high - 1)
-            if entry is not None and entry[1] != PRE_BLANK_SIZE:
-                return QueueOffset(high - 1)
-            high -= 1
-        return None
-
-    def search(self, physical: int) -> QueueOffset:
-        """The first offset whose record begins at or after `physical`, the end if there is none. No filler counts."""
-        high = int(self.max_offset)
-        low = int(self.first_real(self.first_offset))
-        while low < high:
-            middle = (low + high) // 2
-            # A filler says nothing about its place; the first real entry behind it does.
-            probe = self.first_real(middle, high)
-            entry = self.entry(probe) if probe < high else None
-            if entry is not None and entry[0] < physical:
-                low = probe + 1
-            else:
-                high = middle
-        return self.first_real(low)
 
     # Ends
 
@@ -405,11 +172,11 @@ class ConsumeQueue:
         offset, and so seem to be one of them; but then it is not behind the one in front of it.
         """
         fd = self._files.get(self._path(start))
-        low, high = 0, -(-self._segment_size // (_CHUNK * SIZE))
+        low, high = 0, -(-self._segment_size // (CHUNK * SIZE))
         # The first entry of a chunk lies in one sector: it is there, or is not.
         while high - low > 1:
             middle = (low + high) // 2
-            physical, size, _ = ENTRY.unpack(os.pread(fd, SIZE, middle * _CHUNK * SIZE))
+            physical, size, _ = ENTRY.unpack(os.pread(fd, SIZE, middle * CHUNK * SIZE))
             if size == PRE_BLANK_SIZE:  # says nothing of what is in front of it
                 low = 0
                 break
@@ -417,9 +184,9 @@ class ConsumeQueue:
                 low = middle
             else:
                 high = middle
-        sure = index = low * _CHUNK
+        sure = index = low * CHUNK
         end, only_fillers = 0, True
-        while chunk := os.pread(fd, min(_CHUNK * SIZE, self._segment_size - index * SIZE), index * SIZE):
+        while chunk := os.pread(fd, min(CHUNK * SIZE, self._segment_size - index * SIZE), index * SIZE):
             for physical, size, _ in ENTRY.iter_unpack(chunk):
                 index += 1
                 if size == PRE_BLANK_SIZE and physical == 0:

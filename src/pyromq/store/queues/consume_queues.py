@@ -10,8 +10,9 @@ from pyromq.settings import MiB
 
 from ..format import CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_folders
 from ..open_files import OpenFiles
-from .consume_queue import SIZE, ConsumeQueue
+from .consume_queue import ConsumeQueue
 from .consume_queue_ext import ConsumeQueueExt
+from .queue_entries import SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
