@@ -224,9 +224,9 @@ async def test_a_message_costs_little_for_thousands_of_pulls_that_do_not_want_it
     reads = []
     get = parts.store.get
 
-    def counted(*args: Any) -> Any:
+    def counted(*args: Any, **more: Any) -> Any:
         reads.append(args)
-        return get(*args)
+        return get(*args, **more)
 
     monkeypatch.setattr(parts.store, "get", counted)
     await parts.send(b"hello", "TAGS\x01tag77")
