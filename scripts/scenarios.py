@@ -128,7 +128,7 @@ def text_report(documents: list[Document]) -> Iterator[str]:
 
 
 def summary(name: str, counts: list[int]) -> str:
-    return "{:<9} {:>4} scenarios: {:>3} covered, {} known differences, {} not covered".format(name, *counts)
+    return "{:<10} {:>4} scenarios: {:>3} covered, {} known differences, {} not covered".format(name, *counts)
 
 
 def json_report(documents: list[Document], wrong: list[str]) -> str:

@@ -71,10 +71,10 @@ def test_the_report_tells_covered_from_different_from_missing(project, capsys):
     )
     assert main([], project) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "store        4 scenarios:   2 covered, 1 known differences, 1 not covered",
+        "store         4 scenarios:   2 covered, 1 known differences, 1 not covered",
         "    known difference V1: ours is shorter",
         "    not covered: 1",
-        "all          4 scenarios:   2 covered, 1 known differences, 1 not covered",
+        "all           4 scenarios:   2 covered, 1 known differences, 1 not covered",
     ]
 
 
@@ -114,6 +114,8 @@ def test_every_document_of_the_project_is_read_whole_and_every_name_in_its_tests
         "admin": 50,
         "broker": 86,
         "client": 61,
+        "controller": 35,
+        "grpc": 43,
         "ha": 22,
         "namesrv": 42,
         "remoting": 12,
