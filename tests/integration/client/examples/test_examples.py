@@ -161,6 +161,16 @@ async def test_a_message_is_part_of_a_transaction(cluster):
     assert await run("transactions", cluster) == ["30: COMMIT", "-5: ROLLBACK"]
 
 
+async def test_a_payment_that_comes_twice_is_booked_once(impatient):
+    assert await run("idempotent", impatient) == [
+        "payment-1: booked",
+        "payment-1: already booked",
+        "payment-2: booked",
+        "payment-2: already booked",
+        "balance: 30",
+    ]
+
+
 async def test_an_admin_sees_the_cluster(cluster):
     assert await run("administer", cluster) == [
         "invoices is on 1 broker",
