@@ -14,7 +14,7 @@ import sys
 from .broker_machine import facts
 
 BENCHMARKS = (
-    *("codec", "namesrv", "store", "broker", "broker-costs", "broker-java", "client", "features"),
+    *("codec", "start", "namesrv", "store", "broker", "broker-costs", "broker-java", "client", "features"),
     *("spark-decode", "spark-log", "spark-topics", "spark-floor", "spark-sink"),
 )
 QUICK_SECONDS = 1.0

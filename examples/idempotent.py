@@ -35,7 +35,9 @@ async def main(namesrv: str) -> None:
 
     async with Producer("payments", namesrv=namesrv) as producer:
         await producer.send(TOPIC, b"10", keys="payment-1")
-        await producer.send(TOPIC, b"10", keys="payment-1")  # the sender timed out and tried again: a new id, the same key
+        await producer.send(
+            TOPIC, b"10", keys="payment-1"
+        )  # the sender timed out and tried again: a new id, the same key
         await producer.send(TOPIC, b"20", keys="payment-2")
 
     database = sqlite3.connect(":memory:")

@@ -35,12 +35,15 @@ def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, **options)
 
 
-def test_the_program_of_the_readme_sends(namesrv):
+def test_the_program_of_the_readme_sends_and_receives(namesrv):
     [program] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-    done = run(sys.executable, "-c", program.replace("localhost:9876", namesrv))
-    assert done.returncode == 0, done.stderr
-    [sent] = done.stdout.splitlines()
-    assert "SEND_OK" in sent
+    assert program.count("localhost:9876") == 2
+    program = program.replace("localhost:9876", namesrv)  # the rest is run as it is
+    # Twice: what was acknowledged is not delivered again, and the second run gets its own message.
+    for order in ("order-1", "order-2"):
+        done = run(sys.executable, "-W", "error", "-c", program.replace("order-1", order))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines() == ["SEND_OK", f"created ['{order}'] b'hello'"]
 
 
 @pytest.mark.parametrize(

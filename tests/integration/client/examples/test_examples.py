@@ -83,15 +83,6 @@ async def with_orders(impatient):
     return impatient
 
 
-async def test_the_first_lines_of_the_readme_work(cluster):
-    (block,) = re.findall(
-        r"^```python\n(.*?)^```$", (EXAMPLES.parent / "README.md").read_text(), re.DOTALL | re.MULTILINE
-    )
-    async with Example("", cluster, block.replace("localhost:9876", cluster.namesrv)) as example:
-        (said,) = await example.end()
-    assert said.startswith("SendResult(status=<SendStatus.SEND_OK")
-
-
 async def test_the_first_lines_of_the_guide_work(cluster):
     guide = (EXAMPLES.parent / "docs" / "client.md").read_text()
     first = re.findall(r"^```python\n(.*?)^```$", guide, re.DOTALL | re.MULTILINE)[0]
