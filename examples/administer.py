@@ -1,4 +1,4 @@
-"""Look at a cluster and change it: make a topic, see how far a group is behind, find a message.
+"""Inspect and change a cluster: create a topic, see a group's lag, find a message.
 
 python examples/administer.py [name server, default localhost:9876]
 """

@@ -1,4 +1,4 @@
-"""Who reads the messages of the shop: the books, kept by a group of two, one who sends gifts, one who reminds."""
+"""The shop's consumers: two share the bookkeeping, one sends gifts, one sends reminders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GIFTS = Sql("channel = 'app' AND amount > 3")
 
 @dataclass(slots=True)
 class Books:
-    """What has been sold, paid and reminded of. Messages may come twice, so everything is counted by the order's id."""
+    """What was sold, paid and reminded of. Messages may arrive twice, so everything is counted by the order's id."""
 
     orders: dict[str, Order] = field(default_factory=dict)
     payments: dict[str, float] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Books:
 
 
 def bookkeeper(books: Books, namesrv: str, name: str) -> Consumer:
-    """A member of the group that keeps the books; those of one group share the queues."""
+    """A member of the bookkeeping group; the members share the queues."""
     consumer = Consumer(GROUP, client=Client(namesrv, instance_name=name), start_at=StartAt.FIRST)
     consumer.subscribe("orders", handler=books.order)
     consumer.subscribe("payments", handler=books.payment)
@@ -62,7 +62,7 @@ def bookkeeper(books: Books, namesrv: str, name: str) -> Consumer:
 
 
 def gift_sender(books: Books, namesrv: str) -> Consumer:
-    """Gets only what the expression selects: the broker looks at the properties."""
+    """Gets only the messages that the expression selects: the broker evaluates it on their properties."""
     consumer = Consumer("gifts", namesrv=namesrv, start_at=StartAt.FIRST)
     consumer.subscribe("orders", GIFTS, handler=books.gift)
     return consumer

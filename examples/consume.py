@@ -1,6 +1,6 @@
-"""Consume with a handler, until Ctrl-C: what fails is tried again later, what is hopeless becomes a dead letter.
+"""Consume with a handler until Ctrl-C: failed messages are retried later, hopeless ones become dead letters.
 
-Run examples/send.py before or meanwhile.
+Run examples/send.py before or at the same time.
 
 python examples/consume.py [name server, default localhost:9876]
 """

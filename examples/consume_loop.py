@@ -1,6 +1,6 @@
 """Consume with `async for`, until Ctrl-C. A message is done when the loop asks for the next one.
 
-Run examples/send.py before or meanwhile.
+Run examples/send.py before or at the same time.
 
 python examples/consume_loop.py [name server, default localhost:9876]
 """

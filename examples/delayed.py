@@ -1,4 +1,4 @@
-"""Messages that are seen later: by one of the broker's delay levels, and after any time.
+"""Deliver messages later: after one of the broker's delay levels, or after any delay.
 
 python examples/delayed.py [name server, default localhost:9876]
 """

@@ -44,13 +44,13 @@ ROOT = Path(__file__).parents[1]
 TOPICS = ("orders", "payments", "reminders", "paid-orders")
 PIPELINE_GROUPS = ("spark-paid", "spark-revenue")
 CHECKOUTS = 50  # orders in transactions; every fifth customer changes his mind
-# Without this, a failed message comes again after ten seconds; here after one.
+# By default a failed message comes back after ten seconds; here after one.
 DELAYS = "messageDelayLevel=1s 1s 1s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 SETTINGS = (DELAYS, "enablePropertyFilter=true")
 SPARK = {
     # Two cores and a few thousand rows: more tasks would only wait for each other.
     "spark.sql.shuffle.partitions": "2",
-    # One batch more, to forget old orders, would only be cut short by the end.
+    # One more batch, only to forget old orders, would be cut short by the end.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -67,7 +67,7 @@ async def in_spark_thread(call: Callable[..., T], *arguments: object, **options:
 
 
 class Demo:
-    """One run: what it sends, who reads it, and how far they are."""
+    """One run: what it sends, who reads it, and how far the readers are."""
 
     def __init__(self, orders: int, console: Console) -> None:
         self.sales = list(sales(orders))
@@ -111,7 +111,7 @@ class Demo:
         )
 
     async def check_out(self, namesrv: str) -> None:
-        """Orders that are seen only if the till says so. The broker would ask `decide` if this program died."""
+        """Send orders that become visible only if the till agrees. If this program dies, the broker asks `decide`."""
         stays = {f"o9{number:05d}": number % 5 > 0 for number in range(CHECKOUTS)}
         producer = TransactionProducer("till", namesrv=namesrv)
 
@@ -139,7 +139,7 @@ class Demo:
         ]
 
     async def keep_books(self) -> None:
-        """Wait until everything was consumed, retried and reminded of."""
+        """Wait until everything has been consumed, retried and reminded of."""
         books, owed = self.books, len(self.sales) - self.payments
         await self._follow(
             "consuming",
@@ -162,7 +162,7 @@ class Demo:
     # Spark
 
     async def pipeline(self, starting: Coroutine[Any, Any, SparkSession], namesrv: str, folder: Path) -> list[Product]:
-        """Run both queries until they have read everything; gives the table."""
+        """Run both queries until they have read everything, and return the table."""
         from examples import pipeline
 
         waiting = self.progress.add_task("Spark starts", total=1)
@@ -205,7 +205,7 @@ class Demo:
                 self.progress.update(task, completed=count)
 
     def agree(self, table: list[Product]) -> bool:
-        """Whether the books and the table say the same."""
+        """Whether the books and the table agree."""
         return {product.name: product.revenue for product in table} == self.books.revenue()
 
 
@@ -214,7 +214,7 @@ def _messages(sale: Sale) -> list[Any]:
 
 
 def _stop_at_rest(query: StreamingQuery) -> None:
-    """Stop a query between two batches: one that is cut short is no loss, but Spark would complain about it."""
+    """Stop a query between two batches: cutting one short would lose nothing, but Spark would complain."""
     while query.status["isTriggerActive"] and "Waiting" not in query.status["message"]:
         time.sleep(0.05)
     query.stop()

@@ -1,4 +1,4 @@
-"""What the demo shows at the end: a few lines and bars in the terminal, and the same as a page."""
+"""The demo's final report: a few lines and bars in the terminal, and the same as a page."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def write_page(figures: Figures, path: Path) -> None:
 
 
 def page(figures: Figures) -> str:
-    """The report as a page that needs nothing but itself."""
+    """The report as a self-contained page."""
     return f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">

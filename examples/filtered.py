@@ -1,4 +1,4 @@
-"""Only the messages that matter: by tag, by SQL over properties, by a function. Needs enablePropertyFilter=true.
+"""Receive only the messages that matter: by tag, SQL over properties or a function. Needs enablePropertyFilter=true.
 
 python examples/filtered.py [name server, default localhost:9876]
 """
@@ -32,7 +32,7 @@ async def first_of(what: str, namesrv: str, group: str, expression: str | Sql) -
     consumer = Consumer(group, namesrv=namesrv, start_at=StartAt.FIRST, max_concurrency=1)
     got: asyncio.Queue[str] = asyncio.Queue()
 
-    # Tags and SQL are decided by the broker; a function here, after the message has travelled.
+    # The broker evaluates tags and SQL; the function runs here, once the message has arrived.
     @consumer.on("filtered-orders", expression, where=lambda message: message.properties["region"] == "eu")
     async def take(message: ReceivedMessage) -> None:
         await got.put(message.body.decode())

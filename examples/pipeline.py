@@ -1,8 +1,8 @@
-"""The shop's pipeline on Spark: orders and payments, two topics, become paid orders, a third, and a table of revenue.
+"""The shop's Spark pipeline: the topics of orders and payments become a topic of paid orders and a table of revenue.
 
 python examples/pipeline.py [name server, default localhost:9876] [folder, default shop-pipeline]
 
-Both queries are streams with checkpoints: killed and started again, they go on where they were.
+Both queries are streams with checkpoints: after a kill and a restart they continue where they were.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ORDER = "id string, customer string, product string, amount int, price double"
 PAYMENT = "order string, total double"
 PAID = "id string, product string, amount int, total double"
 
-# Progress goes to these groups, so that any tool shows how far behind the pipeline is.
+# The queries report their progress to these groups, so that any tool shows the pipeline's lag.
 GROUPS = {"orders": "spark-paid", "payments": "spark-paid", "paid-orders": "spark-revenue"}
 
 
@@ -39,7 +39,7 @@ def paid_orders(spark: SparkSession, namesrv: str, folder: Path) -> StreamingQue
     """Orders joined with their payments, to the topic `paid-orders`; those of a customer stay in order."""
     orders = bodies(spark, namesrv, "orders", ORDER).withColumnRenamed("storeTimestamp", "ordered")
     payments = bodies(spark, namesrv, "payments", PAYMENT).withColumnRenamed("storeTimestamp", "paid")
-    # Who has not paid an hour later is not waited for any more: without that, all orders would be kept for ever.
+    # Stop waiting for a payment after an hour; otherwise Spark would keep every order forever.
     joined = orders.withWatermark("ordered", "1 hour").join(
         payments.withWatermark("paid", "1 hour"),
         f.expr("`order` = id AND paid BETWEEN ordered - INTERVAL 1 HOUR AND ordered + INTERVAL 1 HOUR"),

@@ -1,4 +1,4 @@
-"""Pull messages when you want them: read a topic from its first message on, go back, and say how far you are.
+"""Pull messages when you want them: read a topic from its first message, seek back, commit your position.
 
 python examples/pull.py [name server, default localhost:9876]
 """
@@ -24,7 +24,7 @@ async def main(namesrv: str) -> None:
             await producer.send(TOPIC, b"%d" % number, queue=queue)
 
     async with PullConsumer("reports", namesrv=namesrv, auto_commit=False) as consumer:
-        consumer.assign([queue])  # or subscribe(TOPIC): then the members of the group share the queues
+        consumer.assign([queue])  # with subscribe(TOPIC), the members of the group would share the queues
         await consumer.seek(queue, StartAt.FIRST)
         first = await consumer.poll(max=3)
         print("first:", *(message.body.decode() for message in first))

@@ -1,4 +1,4 @@
-"""Ask a question by a message, and get the answer by another: whoever consumes the topic may reply.
+"""Send a question as a message and get the answer as another: any consumer of the topic may reply.
 
 python examples/request_reply.py [name server, default localhost:9876]
 """

@@ -1,4 +1,4 @@
-"""Send messages: with a tag to select by, with a key to find them by, and one that arrives a second later.
+"""Send messages with a tag to select by and a key to find them by, and one that arrives a second later.
 
 python examples/send.py [name server, default localhost:9876]
 """

@@ -1,4 +1,4 @@
-"""Messages with one shard key stay in order: they go to one queue, and an ordered consumer takes them one by one.
+"""Messages with the same shard key stay in order: they share a queue, and an ordered consumer handles them one by one.
 
 python examples/send_in_order.py [name server, default localhost:9876]
 """

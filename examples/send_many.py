@@ -1,4 +1,4 @@
-"""Many messages fast: batches of one topic, and submitting without waiting for each answer.
+"""Send many messages fast: in batches for one topic, and without waiting for each answer.
 
 python examples/send_many.py [name server, default localhost:9876]
 """
@@ -23,7 +23,7 @@ async def main(namesrv: str) -> None:
         results = await producer.send_batch(messages)
         print(f"{COUNT} messages in {len(results)} request, {time.perf_counter() - began:.2f} s")
 
-    # What is submitted within the linger to one queue leaves in one request. The window bounds what is under way.
+    # Messages submitted to one queue within the linger leave in one request. The window limits how many are under way.
     async with Producer("thermometers", namesrv=namesrv, linger=0.005, window=500) as producer:
         began = time.perf_counter()
         answers = [await producer.submit(message) for message in messages]

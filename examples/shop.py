@@ -1,4 +1,4 @@
-"""What the demo sends: the orders of a small shop, the payments for them, and reminders where there is none."""
+"""What the demo sends: a small shop's orders, their payments, and reminders for the unpaid ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def order_message(order: Order, channel: str) -> Message:
 
 
 def sales(count: int, seed: int = 7) -> Iterator[Sale]:
-    """So many orders of two hundred customers; nine of ten are paid. All of a customer go to one queue, in order."""
+    """`count` orders of two hundred customers, nine in ten paid. A customer's orders go to one queue, in order."""
     chance = random.Random(seed)
     for number in range(count):
         product = chance.choices(tuple(PRODUCTS), _FAVOUR)[0]

@@ -1,6 +1,6 @@
-"""Consume in a program without an event loop, until Ctrl-C: a `for` loop, or plain functions as handlers.
+"""Consume without an event loop until Ctrl-C: with a `for` loop, or with plain functions as handlers.
 
-Run examples/send.py before or meanwhile.
+Run examples/send.py before or at the same time.
 
 python examples/sync_consume.py [name server, default localhost:9876]
 """
@@ -18,7 +18,7 @@ def main(namesrv: str) -> None:
     consumer = Consumer("counting", namesrv=namesrv, start_at=StartAt.FIRST)
 
     @consumer.on("orders", "created")
-    def count(message: ReceivedMessage) -> None:  # runs in a thread of the consumer
+    def count(message: ReceivedMessage) -> None:  # runs in one of the consumer's threads
         print(f"handler: {message.keys[0]}", flush=True)
 
     with consumer, Consumer("listing", {"orders": "paid"}, namesrv=namesrv, start_at=StartAt.FIRST) as payments:

@@ -1,4 +1,4 @@
-"""Send messages from a program without an event loop, here from several threads.
+"""Send messages without an event loop, here from several threads.
 
 python examples/sync_send.py [name server, default localhost:9876]
 """

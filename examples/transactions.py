@@ -1,4 +1,4 @@
-"""A message that is seen if and only if the local work was done, here a row in a database.
+"""Send a message that consumers see if and only if the local work was done, here a row in a database.
 
 python examples/transactions.py [name server, default localhost:9876]
 """
@@ -22,7 +22,7 @@ async def main(namesrv: str) -> None:
 
     @producer.check
     async def was_paid(message: ReceivedMessage) -> TxState:
-        """The broker asks when it did not hear how a transaction ended: this process may have died."""
+        """The broker asks when it has not heard the outcome: the process may have died."""
         found = database.execute("SELECT 1 FROM payments WHERE id = ?", (message.id,)).fetchone()
         return TxState.COMMIT if found else TxState.ROLLBACK
 

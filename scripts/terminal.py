@@ -56,7 +56,8 @@ def main() -> int:
         arguments = ["--namesrv-port", str(ports["9876"]), "--broker-port", str(ports["10911"])]
         terminal, process = _start([*UP.split(), *arguments], Path(folder), environ)
         try:
-            shown = [_prompt(UP), _read(terminal, until=b"Ctrl-C stops it."), "\n\n\x1b[2m# in another terminal\x1b[0m"]
+            said = _read(terminal, until=b"Ctrl-C stops it.").rstrip()
+            shown = [_prompt(UP), said, "\n\n\x1b[2m# in another terminal\x1b[0m"]
             for command in COMMANDS:
                 shown += ["\n", _prompt(command), _run(command, Path(folder), environ)]
         finally:

@@ -1,4 +1,4 @@
-"""A service of a shop: it ships what was paid for, and says so on a topic of its own."""
+"""A shop's shipping service: it ships paid orders and announces each shipment on a topic of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyromq.sync import Consumer, Producer, ReceivedMessage
 
 
 class Shipping:
-    """Reads `orders`, writes `shipments`. What is no order ends among the dead letters of its group."""
+    """Reads `orders`, writes `shipments`. A message that is not an order becomes a dead letter of the group."""
 
     def __init__(self, namesrv: str) -> None:
         self._producer = Producer("shipping", namesrv=namesrv)
