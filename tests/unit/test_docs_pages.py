@@ -63,6 +63,30 @@ def test_every_command_that_a_page_names_exists():
     assert {(page, word) for page, word in named if word not in NOUNS} == set()
 
 
+def test_every_file_and_room_that_the_design_names_exists():
+    page, source = (DOCS / "design.md").read_text(), ROOT / "src" / "pyromq"
+    planned = {"broker/replication/"}
+    files = set(re.findall(r"`((?:broker|store|remoting|protocol|spark|client)/[\w/.]+)`", page)) - planned
+    assert len(files) > 15
+    assert {name for name in files if not (source / name).exists()} == set()
+
+    rooms = {
+        (package, room)
+        for packages, knows in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (.*?) \|", page, re.MULTILINE)
+        for package in re.findall(r"`(\w+)`", packages)[:1]
+        for room in re.findall(r"`(\w+)/`", knows)
+    }
+    assert len(rooms) > 20
+    assert {(package, room) for package, room in rooms if not (source / package / room).is_dir()} == set()
+    missing = {
+        (folder.parent.name, folder.name)
+        for package in ("broker", "store", "spark", "admin", "cli")
+        for folder in (source / package).iterdir()
+        if (folder / "__init__.py").exists()
+    } - rooms
+    assert missing == set()
+
+
 def test_every_page_has_its_place_in_the_navigation():
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 
