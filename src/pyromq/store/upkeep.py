@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.errors import StoreError
@@ -19,7 +20,6 @@ from .index.index import BATCH as INDEX_BATCH
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from concurrent.futures import Future
-    from pathlib import Path
 
     from .config import StoreConfig
     from .disk import Disk
@@ -33,6 +33,8 @@ _QUEUES_PER_STEP = 200
 # queues took 1.6 s one by one, and 0.16 s by sixteen threads.
 _MANY = 32
 _TOGETHER = 16
+# And from here on it is better to ask for all that the file system has: 45,000 of 15,000 new queues took 5.3 s before.
+_VERY_MANY = 2000
 _DIRTY_LIMIT = 2 * PAGE  # a queue with more is written out at once
 
 
@@ -181,6 +183,8 @@ class Upkeep:
         if len(paths) < _MANY:
             for path in paths:
                 self._sync_path(path)
+            return
+        if len(paths) > _VERY_MANY and self._disk.sync_file_system(Path(self._config.root)):
             return
         folders = {path for path in paths if path.is_dir()}
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="sync queues") as threads:

@@ -114,6 +114,9 @@ class FaultyDisk(Disk):
         # Not asked of the real disk: nobody pulls that plug, and tests are faster without.
         self._check("sync", path)
 
+    def sync_file_system(self, folder: Path) -> bool:
+        return False  # faults are of single files
+
     def sync_folder(self, folder: Path) -> None:
         self.folder_syncs += 1
         self._check("sync_folder", folder)

@@ -215,3 +215,15 @@ def test_a_clock_goes_only_when_it_is_turned():
     assert clock.millis == 1_699_999_999_123
     clock.set_millis(5)
     assert int(clock() * 1000) == 5
+
+
+def test_the_whole_file_system_is_synced_where_the_system_says_whether_that_worked(tmp_path, monkeypatch):
+    assert Disk().sync_file_system(tmp_path)
+    monkeypatch.setattr(disk_module, "_libc_syncfs", None)
+    assert not Disk().sync_file_system(tmp_path)
+
+
+def test_a_file_system_that_cannot_be_synced_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk_module, "_libc_syncfs", lambda fd: -1)
+    with pytest.raises(OSError):  # noqa: PT011 - whatever the last error was
+        Disk().sync_file_system(tmp_path)
