@@ -6,7 +6,10 @@ taken in parts, between which the owner goes on with its work.
 
 from __future__ import annotations
 
+import math
 import os
+import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from .queues.consume_queue import ConsumeQueue
 
 _QUEUES_PER_STEP = 200
+_STEP = 0.004  # seconds; a file that has to be made first takes longer than two hundred writes
 # The system brings files to the disk together when they are asked for together: 1,500 files and folders of 500 new
 # queues took 1.6 s one by one, and 0.16 s by sixteen threads.
 _MANY = 32
@@ -68,7 +72,10 @@ class Upkeep:
         self._disk = disk
         self._config = config
         self._dirty: dict[ConsumeQueue, object] = {}
-        self._round: list[ConsumeQueue] = []
+        self._round: deque[ConsumeQueue] = deque()
+        # Queues that a thorough round has yet to ask what to sync, once all are written; and what the others said.
+        self._unasked: deque[ConsumeQueue] | None = None
+        self._paths: list[Path] = []
         self._last_round = 0.0
         self._last_thorough: float | None = None  # when the last thorough round began; None if one is overdue
         # While a thorough round is under way: how far it will have brought everything to the disk.
@@ -103,23 +110,45 @@ class Upkeep:
         """
         if not self._round and self._round_mark is None:
             self._begin(now, mark)
-        part, self._round = self._round[:_QUEUES_PER_STEP], self._round[_QUEUES_PER_STEP:]
+        until = time.perf_counter() + _STEP
         try:
-            self._write_out(part)
+            for _ in range(min(_QUEUES_PER_STEP, len(self._round))):
+                self._write_out([self._round.popleft()])
+                if time.perf_counter() > until:
+                    break
             if self._index is not None:
                 self._index.drain()
             reached = self._round_mark
-            if not self._round and reached is not None:
-                paths = self._unsynced()
+            if not self._round and reached is not None and self._all_asked(until):
+                paths = self._take_paths()
                 self._round_mark = None
                 self._syncing = self._flusher.run(lambda: self._sync(paths, reached))
         except (OSError, StoreError):
             self._give_up()
             raise
 
+    def _all_asked(self, until: float) -> bool:
+        """Ask queues what to sync, for as long as there is time."""
+        if self._unasked is None:
+            # The index first: if it cannot be written, nothing was taken from the queues.
+            self._paths += [] if self._index is None else self._index.flush()
+            self._unasked = deque(self._queues)
+        while self._unasked:
+            for _ in range(min(_QUEUES_PER_STEP, len(self._unasked))):
+                self._paths += self._unasked.popleft().take_unsynced()
+            if time.perf_counter() > until:
+                break
+        return not self._unasked
+
+    def _take_paths(self) -> list[Path]:
+        """What is to be synced; queues share the folders above them."""
+        paths, self._paths, self._unasked = list(dict.fromkeys(self._paths)), [], None
+        return paths
+
     def _give_up(self) -> None:
         """Something was not written, so the checkpoint must not pass it: the round begins anew with the next step."""
-        self._round = []
+        self._round.clear()
+        self._unasked = None
         if self._round_mark is not None:
             self._round_mark = None
             self._last_thorough = None
@@ -127,7 +156,9 @@ class Upkeep:
     def finish(self, mark: Mark) -> None:
         """Bring everything to the disk, wait for it, and save the checkpoint. StoreNotWritable if a sync failed."""
         self._write_out(list(self._dirty))
-        paths = self._unsynced()
+        self._unasked = None
+        self._all_asked(math.inf)
+        paths = self._take_paths()
         self._flusher.run(lambda: self._sync(paths, mark)).result()
 
     def write_and_sync(self, queues: Iterable[ConsumeQueue]) -> None:
@@ -153,20 +184,12 @@ class Upkeep:
             self._last_thorough = now
             self._round_mark = mark
         least = 1 if thorough else max(config.queue_flush_least_pages, 1) * PAGE
-        self._round = [queue for queue in self._dirty if queue.dirty >= least]
+        self._round = deque(queue for queue in self._dirty if queue.dirty >= least)
 
     def _write_out(self, queues: Iterable[ConsumeQueue]) -> None:
         for queue in queues:
             queue.write_out()
             self._dirty.pop(queue, None)
-
-    def _unsynced(self) -> list[Path]:
-        """All files that were written and not synced since the last call, and folders in which files were made."""
-        # The index first: if it cannot be written, nothing was taken from the queues.
-        paths = [] if self._index is None else self._index.flush()
-        paths += [path for queue in self._queues for path in queue.take_unsynced()]
-        # Queues share the folders above them.
-        return list(dict.fromkeys(paths))
 
     def _sync(self, paths: list[Path], mark: Mark) -> None:
         """In a thread beside, after a flush of the log: sync the files, then let the checkpoint say so."""
