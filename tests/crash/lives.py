@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tests.integration.broker.command_kit import free_port, line_with, run, started, stop
+from tests.integration.broker.command_kit import line_with, run, started, stop
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     import subprocess

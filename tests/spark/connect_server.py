@@ -8,6 +8,7 @@ import subprocess
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
+from tests.ports import free_port
 from tests.spark.messages import until
 from tests.spark.standalone import HASTY, HOME
 
@@ -29,9 +30,7 @@ class ConnectServer:
             **environ,
         }
         self._life = ExitStack()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port: int = free.getsockname()[1]
+        self._port = free_port()
         self.remote = f"sc://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import pyspark
+from tests.ports import free_port
 from tests.spark.messages import until
 
 if TYPE_CHECKING:
@@ -61,9 +62,7 @@ class Standalone:
         self._folder = folder
         self._pythons = pythons
         self._life = ExitStack()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port: int = free.getsockname()[1]
+        self._port = free_port()
         self.master = f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:

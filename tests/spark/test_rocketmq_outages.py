@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from concurrent.futures import Future
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.ports import free_port
 from tests.spark.messages import bodies, until
 
 from pyromq import broker, namesrv
@@ -67,7 +66,7 @@ class Pair:
     """A name server and a broker, each with a life of its own."""
 
     def __init__(self, folder: Path) -> None:
-        first, second = free_ports()
+        first, second = free_port(), free_port()
         self.namesrv = f"127.0.0.1:{first}"
         of_name_server = (
             "bindAddress=127.0.0.1",
@@ -98,26 +97,6 @@ class Pair:
         with Producer("tests", namesrv=self.namesrv) as producer:
             for number in numbers:
                 producer.send(topic, b"%d" % number, timeout=20.0)
-
-
-def free_ports() -> tuple[int, int]:
-    """One for a name server, and one for a broker, which takes two of its neighbours as well."""
-    while True:
-        with ExitStack() as held:
-            first, second = take(held, 0), take(held, 0)
-            try:
-                take(held, second - 2)
-                take(held, second + 1)
-            except OSError:
-                continue
-            return first, second
-
-
-def take(held: ExitStack, port: int) -> int:
-    taken = held.enter_context(socket.socket())
-    taken.bind(("127.0.0.1", port))
-    number: int = taken.getsockname()[1]
-    return number
 
 
 @pytest.fixture

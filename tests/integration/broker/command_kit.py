@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
-from pyromq.errors import ConfigError
-from pyromq.remoting import ServerConfig
-from pyromq.remoting.listening import bind
+LONGEST = 60.0
 
 
 def environment(home):
@@ -37,7 +35,10 @@ def run(home, *arguments, environ=None, timeout=20):
 
 @contextlib.contextmanager
 def started(home, *arguments, environ=None, run_by=()):
-    """A command that goes on running; killed in the end if it is still there. `run_by` is a command that runs it."""
+    """A command that goes on running; killed in the end if it is still there. `run_by` is a command that runs it.
+
+    Killed as well if it runs longer than any test needs it, so that nobody waits for ever for what it says.
+    """
     with subprocess.Popen(
         [*run_by, sys.executable, "-m", "pyromq.cli.main", *arguments],
         env=environment(home) | (environ or {}),
@@ -46,9 +47,12 @@ def started(home, *arguments, environ=None, run_by=()):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        too_long = threading.Timer(LONGEST, process.kill)
+        too_long.start()
         try:
             yield process
         finally:
+            too_long.cancel()
             if process.poll() is None:
                 process.kill()
 
@@ -87,17 +91,3 @@ def until(condition, seconds=20.0):
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
     return result
-
-
-def free_port(brokers=1):
-    """A port where so many brokers fit, ten apart: each takes the port two below, and the one above, too.
-
-    Not from the range that the system gives to others at any moment.
-    """
-    while True:
-        port = random.randrange(15_000, 32_000)
-        near = [port + 10 * number + step for number in range(brokers) for step in (-2, 0, 1)]
-        with contextlib.suppress(ConfigError):
-            for each in near:
-                bind(ServerConfig(listen_port=each)).close()
-            return port

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.ports import free_port
+
 from pyromq.broker import Broker, load_settings
 from pyromq.errors import ConnectionLost, TopicNotFound, broker_error
 from pyromq.namesrv import NameServer
@@ -27,17 +29,19 @@ PATIENCE = 10.0
 SUSPEND_AND_SUBSCRIBE = 2 | 4
 
 
-def new_name_server(folder, port=0):
+def new_name_server(folder, port=None):
     files = [f"kvConfigPath={folder}/kv.json", f"configStorePath={folder}/namesrv.properties"]
-    return NameServer(load_namesrv_settings(sets=[*files, f"listenPort={port}", "bindAddress=127.0.0.1"]))
+    return NameServer(
+        load_namesrv_settings(sets=[*files, f"listenPort={port or free_port()}", "bindAddress=127.0.0.1"])
+    )
 
 
 def new_broker(folder, *sets, namesrv_addr=None, disk=None):
-    """A broker with small files on ports of the system's choice, which leaves at once when it is asked to."""
+    """A broker with small files on ports that stay its own, which leaves at once when it is asked to."""
     settings = [
         f"storePathRootDir={folder}",
         f"brokerConfigPath={folder}/broker.properties",
-        "listenPort=0",
+        f"listenPort={free_port()}",
         "bindAddress=127.0.0.1",
         "brokerIP1=127.0.0.1",
         "brokerName=broker-a",

@@ -7,8 +7,9 @@ import signal
 import socket
 
 import pytest
-from tests.integration.broker.command_kit import free_port, line_with, run, started, stop
+from tests.integration.broker.command_kit import line_with, run, started, stop
 from tests.integration.broker.life_kit import Peer, new_name_server
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from tests.integration.broker.life_kit import Peer, eventually, new_broker, new_name_server
+from tests.ports import free_port
 
 from pyromq.errors import BrokerError, ConfigError, ConnectFailed, RequestCodeNotSupported, StoreError
 from pyromq.protocol.bodies import ConsumerData, HeartbeatData, TopicConfigSerializeWrapper
@@ -114,8 +115,7 @@ async def test_the_port_for_slaves_takes_nobody(broker):
 
 
 async def test_another_port_for_slaves_can_be_chosen(peer, name_server, broker):
-    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as other:
-        port = other.sockets[0].getsockname()[1]
+    port = free_port()
     async with broker(f"haListenPort={port}") as running:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()

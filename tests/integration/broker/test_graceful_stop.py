@@ -8,8 +8,9 @@ import signal
 import time
 
 import pytest
-from tests.integration.broker.command_kit import free_port, line_with, started, stop
+from tests.integration.broker.command_kit import line_with, started, stop
 from tests.integration.broker.life_kit import Peer
+from tests.ports import free_port
 
 from pyromq import AdminClient, Producer
 from pyromq.protocol.codes import RequestCode, ResponseCode

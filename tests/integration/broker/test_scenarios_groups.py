@@ -7,8 +7,9 @@ import json
 import signal
 
 import pytest
-from tests.integration.broker.command_kit import free_port, line_with, started
+from tests.integration.broker.command_kit import line_with, started
 from tests.integration.broker.scene_kit import COMMIT, GROUP, SUBSCRIPTION, TOPIC, Client, loose_json, send_ext
+from tests.ports import free_port
 
 # Clients and groups
 

@@ -10,9 +10,10 @@ import ssl
 import threading
 
 import pytest
-from tests.integration.broker.command_kit import children, free_port, line_with, started, stop, until
+from tests.integration.broker.command_kit import children, line_with, started, stop, until
 from tests.integration.broker.life_kit import Peer
 from tests.integration.remoting.certificates import Authority
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -12,18 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.integration.broker.command_kit import (
-    children,
-    environment,
-    free_port,
-    is_running,
-    line_with,
-    run,
-    started,
-    stop,
-    until,
-)
+from tests.integration.broker.command_kit import children, environment, is_running, line_with, run, started, stop, until
 from tests.integration.broker.life_kit import Peer, eventually
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 

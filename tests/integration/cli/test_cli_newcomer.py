@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import socket
 
 import pytest
 from tests.integration.cli.cli_kit import Commands, send
+from tests.ports import free_port
 
 from pyromq.sync import Consumer
 from pyromq.testing import running_cluster
@@ -17,12 +17,6 @@ topics:
 groups:
   - {name: appliers, retryMax: 3}
 """
-
-
-def closed_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 # doctor
@@ -38,7 +32,7 @@ def test_a_cluster_that_is_well_is_told_so(pyromq):
 
 
 def test_a_name_server_that_is_not_there_is_told_with_what_to_do(capsys, cluster):
-    nobody = f"127.0.0.1:{closed_port()}"
+    nobody = f"127.0.0.1:{free_port()}"
     alone = Commands(capsys, nobody)("doctor", "-o", "json")
     assert alone.code == 5
     [row] = json.loads(alone.out)

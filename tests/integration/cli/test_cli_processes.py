@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.integration.broker.command_kit import environment, free_port, line_with, run, started, stop, until
+from tests.integration.broker.command_kit import environment, line_with, run, started, stop, until
 from tests.integration.cli.cli_kit import Commands, send
+from tests.ports import free_port
 
 STOCK = """\
 brokerClusterName=DefaultCluster

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from tests.integration.cli.cli_kit import Commands
+from tests.ports import free_port
 
 from pyromq.cli import context_file
 from pyromq.sync import Producer
@@ -121,9 +122,7 @@ def silent():
 @pytest.fixture
 def closed():
     """An address where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    return f"127.0.0.1:{port}"
+    return f"127.0.0.1:{free_port()}"
 
 
 VERBS = [

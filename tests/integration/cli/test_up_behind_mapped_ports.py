@@ -13,7 +13,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.broker.command_kit import free_port, line_with, started, stop
+from tests.integration.broker.command_kit import line_with, started, stop
+from tests.ports import free_port
 
 from pyromq import Consumer, Producer, StartAt
 from pyromq.testing import Proxy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.integration.broker.life_kit import Peer, eventually, new_broker, new_name_server
+from tests.ports import free_port
 
 from pyromq.remoting import RemotingServer, ServerConfig
 
@@ -15,7 +16,7 @@ class Cluster:
     def __init__(self, folder, *sets):
         self._folder = folder
         self._sets = sets
-        self._namesrv_port = 0
+        self._namesrv_port = free_port()
         self._ports = {}
         self._settings = {}
         self._peer = Peer()
@@ -70,7 +71,7 @@ class Cluster:
     async def start_broker(self, name="broker-a", *sets):
         """Start a broker; one that was stopped starts in its folder, on its port, with its settings."""
         settings = self._settings.setdefault(name, sets)
-        where = [f"brokerName={name}", f"listenPort={self._ports.get(name, 0)}"]
+        where = [f"brokerName={name}", f"listenPort={self._ports.get(name) or free_port()}"]
         broker = new_broker(self._folder / name, *where, *settings, namesrv_addr=self.namesrv)
         self.brokers[name] = await broker.__aenter__()
         self._ports[name] = broker.port

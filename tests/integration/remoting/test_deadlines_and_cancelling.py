@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.remoting.bare import Listener, Peer, eventually, request
+from tests.ports import free_port
 
 from pyromq.errors import ConnectFailed, ConnectionLost, LocalProtocolError, RequestTimeout, TooManyRequests
 from pyromq.protocol.command import Command
@@ -279,8 +280,7 @@ async def test_callers_that_share_a_failed_attempt_all_hear_of_it(start: Start):
 
 async def test_a_failed_attempt_is_not_remembered(start: Start):
     client = await start.client()
-    async with Listener() as listener:
-        port = listener.sock.getsockname()[1]
+    port = free_port()
     with pytest.raises(ConnectFailed):
         await client.connection(f"127.0.0.1:{port}")
     await start.server(PROCESSORS, listen_port=port)

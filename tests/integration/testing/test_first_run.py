@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.integration.broker.command_kit import free_port
+from tests.ports import free_port
 
 from pyromq.testing import running_cluster
 

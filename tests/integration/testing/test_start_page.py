@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.integration.broker.command_kit import free_port
 from tests.integration.testing.walk import Step, agrees, steps
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "start.md"

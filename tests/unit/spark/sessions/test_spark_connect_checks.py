@@ -7,6 +7,7 @@ import socket
 
 import pytest
 from pyspark.errors import AnalysisException
+from tests.ports import free_port
 
 from pyromq.errors import ConfigError
 from pyromq.spark.sessions.connect import check_reachable, lacking
@@ -24,10 +25,7 @@ def _no_proxy(monkeypatch):
 @pytest.fixture
 def closed() -> int:
     """A port where nobody listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+    return free_port()
 
 
 def test_a_server_that_listens_passes():
