@@ -1,13 +1,15 @@
-"""What every test shares: how hypothesis runs, and how long crash tests go on."""
+"""What every test shares: how hypothesis runs, that Ctrl-C is heard, and how long crash tests go on."""
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
 
 # A slow machine is not a failure, and a failure elsewhere is repeated here from the blob it prints.
 settings.register_profile("pyromq", deadline=None, print_blob=True)
@@ -18,3 +20,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pyromq")
     group.addoption("--rounds", default=12, type=int, help="how often each crash test lets a store crash")
     group.addoption("--seed", default=None, type=int, help="the chance that crash tests run by")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard() -> Iterator[None]:
+    """Tests press Ctrl-C here and in processes that they start, also where all of them are a shell's background job.
+
+    Such a job ignores SIGINT, as whatever it starts does then; so would our commands, and not end.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

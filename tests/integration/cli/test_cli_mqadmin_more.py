@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import threading
-import time
 
 import pytest
+from tests.integration.broker.command_kit import line_with, started, stop
 from tests.integration.cli.cli_kit import send
 
 from pyromq import StartAt
@@ -24,22 +22,6 @@ def mqadmin(pyromq, tmp_path, monkeypatch):
         return pyromq("mqadmin", *line.split())
 
     return run
-
-
-def until_printed(capsys, words):
-    """Press Ctrl-C as soon as a command has printed this, as it would go on for ever."""
-    text: list[str] = []
-
-    def watch():
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline and words not in "".join(text):
-            time.sleep(0.02)
-            text.append(capsys.readouterr().out)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    return thread, text
 
 
 def test_metadata_configs_and_metrics_are_written_to_files(mqadmin, topic, tmp_path, cluster):
@@ -178,21 +160,21 @@ def test_the_mode_of_a_group_is_set(mqadmin, topic, cluster):
     assert mqadmin(f"setConsumeMode -t {topic} -g poppers -m POP").code == 2
 
 
-def test_monitoring_and_cluster_times_go_on_until_ctrl_c(mqadmin, pyromq, topic, capsys):
+@pytest.mark.slow
+def test_monitoring_and_cluster_times_go_on_until_ctrl_c(mqadmin, pyromq, topic, tmp_path):
     group = f"{topic}-behind"
     send(pyromq.namesrv, topic, 1)
     pyromq("message", "consume", topic, "-g", group, "--count", "1", "--idle", "20")
     send(pyromq.namesrv, topic, 3)
-    thread, text = until_printed(capsys, "endRound")
-    ended = mqadmin("startMonitoring")
-    thread.join()
-    said = "".join(text) + ended.out
-    assert ended.code == 130
-    assert f"UndoneMsgs [consumerGroup={group}, topic={topic}, undoneMsgsTotal=3, undoneMsgsSingleMQ=" in said
-    thread, text = until_printed(capsys, "DefaultCluster")
-    ended = mqadmin("clusterRT -a 2 -c DefaultCluster")
-    thread.join()
-    heading, row = ("".join(text) + ended.out).splitlines()[:2]
+    undone = f"UndoneMsgs [consumerGroup={group}, topic={topic}, undoneMsgsTotal=3, undoneMsgsSingleMQ="
+    with started(tmp_path, "mqadmin", "startMonitoring", "-n", pyromq.namesrv) as monitor:
+        line_with(monitor, undone)
+        line_with(monitor, "endRound")
+        assert stop(monitor)[0] == 130
+    asked = ("clusterRT", "-a", "2", "-c", "DefaultCluster", "-n", pyromq.namesrv)
+    with started(tmp_path, "mqadmin", *asked) as times:
+        heading, row = times.stdout.readline(), line_with(times, "DefaultCluster")
+        assert stop(times)[0] == 130
     assert heading.split() == ["#Cluster", "Name", "#Broker", "Name", "#RT", "#successCount", "#failCount"]
     assert [*row.split()[:2], *row.split()[3:]] == ["DefaultCluster", "broker-a", "2", "0"]
     assert mqadmin("clusterRT -c NoSuchCluster").code == 3

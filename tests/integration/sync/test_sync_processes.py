@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 from tests.integration.sync.background_kit import PATIENCE
@@ -13,17 +15,23 @@ from tests.integration.sync.background_kit import PATIENCE
 from pyromq.sync import AdminClient, Producer
 
 
-def start(source, *args):
+@contextlib.contextmanager
+def started(source, *args):
+    """A program that runs; killed if it does so longer than a test has patience for."""
     command = [sys.executable, "-c", textwrap.dedent(source), *args]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        too_long = threading.Timer(2 * PATIENCE, program.kill)
+        too_long.start()
+        try:
+            yield program
+        finally:
+            too_long.cancel()
+            program.kill()
 
 
 def run(source, *args):
-    program = start(source, *args)
-    try:
+    with started(source, *args) as program:
         said, errors = program.communicate(timeout=PATIENCE)
-    finally:
-        program.kill()
     assert program.returncode == 0, errors
     return said.split("\n")[:-1], errors
 
@@ -78,7 +86,7 @@ def test_a_forked_child_cannot_use_what_it_inherited_and_can_make_its_own(cluste
 def test_ctrl_c_ends_a_consumer_after_its_handlers_and_commits(cluster):
     with Producer("senders", namesrv=cluster.namesrv) as producer:
         producer.send("orders", b"body")
-    program = start(
+    with started(
         """
         import sys, time
         from pyromq import StartAt
@@ -98,8 +106,7 @@ def test_ctrl_c_ends_a_consumer_after_its_handlers_and_commits(cluster):
             print(consumer, flush=True)
         """,
         cluster.namesrv,
-    )
-    with program:
+    ) as program:
         assert program.stdout.readline() == "handling\n"
         program.send_signal(signal.SIGINT)
         said, errors = program.communicate(timeout=PATIENCE)

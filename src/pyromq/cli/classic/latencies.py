@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -94,6 +95,7 @@ async def cluster_rt(session: Session, args: argparse.Namespace) -> None:
         print(_CLUSTER_HEADINGS.format("#Cluster Name", "#Broker Name", "#RT", "#successCount", "#failCount"))
     while True:
         await cluster_round(session, args)
+        sys.stdout.flush()  # whoever reads through a pipe sees each round as it ends
         await asyncio.sleep(10 if args.i is None else args.i)
 
 
