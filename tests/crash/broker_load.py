@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.errors import ConnectionLost, broker_error
 from pyromq.protocol import properties as props
@@ -26,7 +27,7 @@ from pyromq.protocol.record import decode_records
 from pyromq.remoting import RemotingClient
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
     from random import Random
 
     from pyromq.protocol.header import Header
@@ -43,6 +44,13 @@ SUSPEND, SUBSCRIPTION = 2, 4  # of a pull
 
 class Lost(AssertionError):
     """The broker broke its promise."""
+
+
+class ReadBack(NamedTuple):
+    """What was looked for: how many there had to be, and which of them were not there."""
+
+    required: int
+    missing: Collection[object]
 
 
 @dataclass(slots=True)
@@ -213,10 +221,10 @@ class Load(RemotingClient):
                 return
             offset = following
 
-    async def verify(self, killed: float | None, oldest: float) -> int:
-        """Everything that was acknowledged is there; offsets are no older than `oldest` seconds before the end.
+    async def verify(self, killed: float | None, oldest: float) -> ReadBack:
+        """Look for everything that was acknowledged; offsets are no older than `oldest` seconds before the end.
 
-        Gives how many messages were read back. `killed` is when the broker was killed, None if it stopped in order.
+        `killed` is when the broker was killed, None if it stopped in order.
         """
         missing = set(self.promises.stored)
         for queue_id in range(QUEUES):
@@ -234,18 +242,14 @@ class Load(RemotingClient):
             # From now on this is what it is.
             self.promises.commits[queue_id] = [(0.0, committed)]
             self.promises.asked_commits[queue_id] = committed
-        if missing:
-            raise Lost(f"{len(missing)} acknowledged messages are gone: {sorted(missing)[:5]}")
-        return len(self.promises.stored)
+        return ReadBack(len(self.promises.stored), sorted(missing))
 
-    async def wait_for_delayed(self) -> int:
-        """Wait until all delayed messages have come, each at least once."""
-        try:
+    async def wait_for_delayed(self) -> ReadBack:
+        """Wait until all delayed messages have come, each at least once, or nobody would wait any longer."""
+        missing = self.promises.delayed
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                while True:
-                    there = {message.body async for message in self.all_messages(LATER, 0)}
-                    if there >= self.promises.delayed:
-                        return len(self.promises.delayed)
-                    await asyncio.sleep(0.1)
-        except TimeoutError:
-            raise Lost(f"{len(self.promises.delayed - there)} delayed messages did not come") from None
+                while missing:
+                    missing = self.promises.delayed - {message.body async for message in self.all_messages(LATER, 0)}
+                    await asyncio.sleep(0.1 if missing else 0)
+        return ReadBack(len(self.promises.delayed), missing)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 TALLIES = pytest.StashKey[list[str]]()
 
@@ -23,6 +23,11 @@ class Tally:
 
     def add(self, what: str, count: int = 1) -> None:
         self._counts[what] = self._counts.get(what, 0) + count
+
+    def lost(self, missing: Collection[object]) -> None:
+        """What a checker looked for in vain: counted, shown, and the end of the test."""
+        self.add("lost", len(missing))
+        assert not missing, f"{len(missing)} that were acknowledged are gone: {list(missing)[:5]}"
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {what}" for what, count in self._counts.items())

@@ -40,6 +40,7 @@ class Delays:
     due: dict[bytes, int] = field(default_factory=dict)  # not before
     acknowledged: set[bytes] = field(default_factory=set)
     in_transactions: set[bytes] = field(default_factory=set)
+    missing: list[bytes] = field(default_factory=list)  # were due and had not come when they were looked for last
 
 
 class FeatureLoad(TransactionLoad):
@@ -130,14 +131,15 @@ class FeatureLoad(TransactionLoad):
     async def verify_delays(self) -> None:
         """Wait until all that is due has come, each message once and none early."""
         delays = self.delays
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                now = 1000 * time.time()
-                came = await self.later()
-                bodies = {record.body for record in came}
-                if not any(delays.due[body] < now and body not in bodies for body in delays.acknowledged):
-                    break
-                await asyncio.sleep(0.1)
+        patience = time.monotonic() + PATIENCE
+        while True:
+            now = 1000 * time.time()
+            came = await self.later()
+            bodies = {record.body for record in came}
+            delays.missing = [body for body in delays.acknowledged if delays.due[body] < now and body not in bodies]
+            if not delays.missing or time.monotonic() > patience:
+                break
+            await asyncio.sleep(0.1)
         for record in came:
             if record.store_timestamp < delays.due[record.body]:
                 raise Lost(f"too early: {record.body!r}")

@@ -43,7 +43,8 @@ class Found(NamedTuple):
     log: tuple[int, int]  # start and end
     queues: tuple[tuple[str, int, int, int, int], ...]  # topic, number, first and last offset, end of the last record
     records: dict[int, MessageRecord]  # all of the log, by physical offset
-    required: int  # messages that had to be there, and were
+    required: int  # messages that had to be there
+    missing: tuple[str, ...]  # those of them that are not
 
 
 class Ledger:
@@ -73,7 +74,7 @@ class Ledger:
         self.flushed = 0
 
     def verify(self, store: MessageStore, random: Random, *, power_lost: bool = False) -> Found:
-        """Read all of the store in every way. Lost says what is missing or wrong."""
+        """Read all of the store in every way. Lost says what is wrong, `missing` of what is found what is not there."""
         required = [
             ack
             for ack in self.acknowledged.values()
@@ -81,12 +82,13 @@ class Ledger:
         ]
         records = self._read_log(store)
         queues = _read_queues(store, records, self.floor)
+        missing = []
         for ack in required:
             record = records.get(ack.physical_offset)
             if record is None or record.find_property("UNIQ_KEY") != ack.unique:
-                raise Lost(f"log: {ack}, but there is {brief(record)}; {store.log.start}..{store.log.end}")
-            if ack.queue_offset >= 0 and queues.get((ack.topic, ack.queue_id), {}).get(ack.queue_offset) != record:
-                raise Lost(f"queue {store.queue(ack.topic, ack.queue_id)}: {ack}")
+                missing.append(f"log: {ack}, but there is {brief(record)}; {store.log.start}..{store.log.end}")
+            elif ack.queue_offset >= 0 and queues.get((ack.topic, ack.queue_id), {}).get(ack.queue_offset) != record:
+                missing.append(f"queue {store.queue(ack.topic, ack.queue_id)}: {ack}")
         self._look_up_keys(store, records, random)
         _look_up_times(store, queues, random)
         ends = tuple(
@@ -94,7 +96,7 @@ class Ledger:
             for queue in sorted(store.queues, key=lambda queue: (queue.topic, queue.queue_id))
             if queue.max_offset
         )
-        return Found((int(store.log.start), int(store.log.end)), ends, records, len(required))
+        return Found((int(store.log.start), int(store.log.end)), ends, records, len(required), tuple(missing))
 
     def _read_log(self, store: MessageStore) -> dict[int, MessageRecord]:
         records: dict[int, MessageRecord] = {}

@@ -53,6 +53,10 @@ class FeatureLives:
         self.delays = Delays()
         self.timers = Timers()
 
+    def missing(self) -> list[bytes]:
+        """What was due and had not come when the clients looked last."""
+        return self.delays.missing + self.timers.missing
+
     @asynccontextmanager
     async def begin(self, chance: random.Random) -> AsyncIterator[tuple[Life, Clients]]:
         interval = chance.choice((20, 1000, 10_000))
@@ -92,6 +96,7 @@ async def test_delays_timers_and_transactions_keep_their_promises(
                 # Sometimes it is killed again before the clients of its last life have looked.
                 if chance.random() < 0.6:
                     await clients.verify()
+                    tally.lost(lives.missing())
                 if number < rounds:
                     await life.killed_under(clients, chance.choice((0.5, 2.0, 5.0)) * chance.random())
                     tally.add("kills")
@@ -99,9 +104,11 @@ async def test_delays_timers_and_transactions_keep_their_promises(
                 seen = await clients.features.wait_for_all()
                 await asyncio.sleep(LONGEST)
                 await clients.verify()
+                tally.lost(lives.missing())
                 await life.stop()
             async with lives.begin(chance) as (life, clients):
                 await clients.verify()
+                tally.lost(lives.missing())
                 await life.stop()
     lives.check()
     tally.add("delays acknowledged", len(lives.delays.acknowledged))
@@ -110,4 +117,3 @@ async def test_delays_timers_and_transactions_keep_their_promises(
     tally.add("transactions begun", len(lives.fates.decided))
     tally.add("questions", lives.fates.asked)
     tally.add("committed and seen", seen)
-    tally.add("lost", 0)

@@ -109,8 +109,8 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path, rounds:
             except BaseException as exc:
                 exc.add_note(f"round {number}, seed {seed + number}, life {life}, {describe(config)}")
                 raise
+            tally.lost(found.missing)
         tally.add("rounds")
         tally.add("calls that found no space", disk.refusals)
         tally.add("messages acknowledged", len(ledger.acknowledged))
         tally.add("times one was read back", found.required)
-    tally.add("lost", 0)

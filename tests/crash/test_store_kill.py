@@ -135,5 +135,5 @@ def test_what_a_killed_writer_acknowledged_is_there(tmp_path: Path, rounds: int,
                 exc.add_note(f"round {number}, seed {seed + number}, {fate}, {describe(config)}")
                 raise
             tally.add("times one was read back", found.required)
+            tally.lost(found.missing)
         shutil.rmtree(root)
-    tally.add("lost", 0)

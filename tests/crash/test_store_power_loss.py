@@ -82,9 +82,9 @@ def test_what_was_flushed_survives_a_power_failure(tmp_path: Path, rounds: int, 
                 root = after
                 tally.add("power failures")
                 tally.add("required and read back", found.required)
+                tally.lost(found.missing)
                 tally.add("not flushed and read back", len(found.records) - found.required)
             ledger = expected
             ledger.forget_lost(found)
         shutil.rmtree(root)
         tally.add("rounds")
-    tally.add("lost", 0)

@@ -39,6 +39,7 @@ async def test_a_killed_broker_delivers_its_timers(tmp_path: Path, rounds: int, 
                 if number == 0:
                     await load.create_topic()
                 await load.verify_timers()
+                tally.lost(timers.missing)
                 if number < rounds:
                     await life.killed_under(load, chance.choice((0.2, 1.0, 3.0)) * chance.random())
                     tally.add("timers acknowledged", load.acknowledged)
@@ -46,13 +47,14 @@ async def test_a_killed_broker_delivers_its_timers(tmp_path: Path, rounds: int, 
                     continue
                 await asyncio.sleep(2.5)  # the last ones are due
                 await load.verify_timers()
+                tally.lost(timers.missing)
                 await life.stop()
             async with (
                 lives.begin(chance, *settings(chance)) as life,
                 TimerLoad(life.address, timers, chance, life.prefix) as load,
             ):
                 await load.verify_timers()
+                tally.lost(timers.missing)
                 await life.stop()
     lives.check()
     tally.add("recalled", len(timers.recalled))
-    tally.add("lost", 0)

@@ -29,6 +29,7 @@ class Timers:
     sent: dict[bytes, int] = field(default_factory=dict)  # body -> when it is due (ms)
     recalled: set[bytes] = field(default_factory=set)
     undecided: set[bytes] = field(default_factory=set)
+    missing: list[bytes] = field(default_factory=list)  # were due and had not come when they were looked for last
 
 
 class TimerLoad(Load):
@@ -85,19 +86,20 @@ class TimerLoad(Load):
         """Wait until everything that is due has come, each once; the rest must not have."""
         timers = self.timers
         wanted = timers.sent.keys() - timers.recalled - timers.undecided
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                came: Counter[bytes] = Counter()
-                async for message in self.all_messages(TOPIC, 0):
-                    came[message.body] += 1
-                    if not is_whole(message.body):
-                        raise Lost(f"half a message: {message.body[:40]!r}")
-                    if message.store_timestamp < timers.sent.get(message.body, 0):
-                        raise Lost(f"too early: {message.body[:40]!r}")
-                now = 1000 * time.time() - 500
-                if not any(timers.sent[body] < now and body not in came for body in wanted):
-                    break
-                await asyncio.sleep(0.1)
+        patience = time.monotonic() + PATIENCE
+        while True:
+            came: Counter[bytes] = Counter()
+            async for message in self.all_messages(TOPIC, 0):
+                came[message.body] += 1
+                if not is_whole(message.body):
+                    raise Lost(f"half a message: {message.body[:40]!r}")
+                if message.store_timestamp < timers.sent.get(message.body, 0):
+                    raise Lost(f"too early: {message.body[:40]!r}")
+            now = 1000 * time.time() - 500
+            timers.missing = [body for body in wanted if timers.sent[body] < now and body not in came]
+            if not timers.missing or time.monotonic() > patience:
+                break
+            await asyncio.sleep(0.1)
         if seen := came.keys() & timers.recalled:
             raise Lost(f"{len(seen)} recalled messages were delivered: {[body[:30] for body in seen][:3]}")
         often = [body for body, count in came.items() if count > 1]
