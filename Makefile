@@ -5,6 +5,10 @@ ARGS   ?=
 BIN    := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
+# Every process of the tests reads the same modules; compiling them anew each time takes longer than most tests.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/pycache
+
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo check test test-spark crash interop fuzz bench scenarios docs lock clean
 
@@ -31,8 +35,12 @@ check: setup ## Check format, lint, types, layers, links and generated files.
 	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python scripts/lock.py --check
 
-test: java ## Run every test that needs nothing but this machine.
-	$(PYTEST) -m "not crash and not interop and not long" $(ARGS)
+# Most tests wait most of the time, so there are more processes than cores; -n0 runs all in one. A test that takes two
+# minutes hangs: its process is ended, and where it was is shown.
+SIDE_BY_SIDE := $(if $(findstring no:xdist,$(ARGS)),,-n 4 --max-worker-restart 3)
+
+test: java ## Run every test that needs nothing but this machine, four at a time.
+	$(PYTEST) -m "not crash and not interop and not long" -o faulthandler_exit_on_timeout=true $(SIDE_BY_SIDE) $(ARGS)
 
 test-spark: java ## Run the whole Spark suite: killed executors and drivers, outages, a cluster of two workers; minutes.
 	$(PYTEST) tests/spark tests/unit/spark $(ARGS)

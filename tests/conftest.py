@@ -1,12 +1,13 @@
-"""What every test shares: how hypothesis runs, that Ctrl-C is heard, and how long crash tests go on."""
+"""What every test shares: what runs side by side, how hypothesis runs, that Ctrl-C is heard."""
 
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from tests import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pyromq")
     group.addoption("--rounds", default=12, type=int, help="how often each crash test lets a store crash")
     group.addoption("--seed", default=None, type=int, help="the chance that crash tests run by")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        side_by_side.longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    return side_by_side.Scheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
