@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.bounds import TOO_LONG
 
 from pyromq.errors import ConfigError
 from pyromq.settings import (
@@ -130,10 +131,10 @@ class TestProperties:
         assert all(1 <= entry.line <= text.count("\n") + text.count("\r") + 1 for entry in entries)
 
     def test_a_long_hostile_text_is_read_in_linear_time(self):
-        started = time.perf_counter()
+        started = time.process_time()
         for text in ("\\" * 200_001, "a\\\n" * 100_000, "\\u0041" * 50_000, " " * 200_000, "\\=" * 100_000 + "=v"):
             parse(text)
-        assert time.perf_counter() - started < 2
+        assert time.process_time() - started < TOO_LONG  # minutes if it were quadratic
 
 
 class TestOptions:

@@ -11,7 +11,9 @@ import threading
 import time
 from pathlib import Path
 
-LONGEST = 60.0
+from tests.bounds import TOO_LONG
+
+LONGEST = 3 * TOO_LONG
 
 
 def environment(home):
@@ -19,7 +21,7 @@ def environment(home):
     return kept | {"HOME": str(home)}
 
 
-def run(home, *arguments, environ=None, timeout=20):
+def run(home, *arguments, environ=None, timeout=TOO_LONG):
     """Run a command to its end; gives the exit code, stdout and stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "pyromq.cli.main", *arguments],
@@ -68,7 +70,7 @@ def line_with(process, words):
 def stop(process, number=signal.SIGINT):
     """Send a signal; gives the exit code and what is left on stdout and stderr."""
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=TOO_LONG)
     return process.returncode, out, err
 
 
@@ -84,7 +86,7 @@ def is_running(pid):
         return False
 
 
-def until(condition, seconds=20.0):
+def until(condition, seconds=TOO_LONG):
     """Wait for something that other processes do; gives what `condition` gave."""
     deadline = time.monotonic() + seconds
     while not (result := condition()):

@@ -29,6 +29,12 @@ def hurry(monkeypatch):
 
 
 @pytest.fixture
+def no_rounds(monkeypatch):
+    """The broker never looks by itself at the pulls that it holds, so only what happens can wake one."""
+    monkeypatch.setattr(assembly, "_LOOK_AT_HELD_PULLS", 3600.0)
+
+
+@pytest.fixture
 def start(tmp_path, shift):
     """Start a broker with more settings than usual; again in the same folder, once it has ended."""
 

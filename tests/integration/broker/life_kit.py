@@ -24,7 +24,7 @@ from pyromq.protocol.headers import (
 )
 from pyromq.remoting import RemotingClient
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 SUSPEND_AND_SUBSCRIBE = 2 | 4
 

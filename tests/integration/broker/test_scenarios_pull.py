@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.bounds import TOO_LONG
 from tests.integration.broker.scene_kit import (
     COMMIT,
     GROUP,
@@ -29,16 +30,15 @@ async def fill(client, count, body=b"m", **properties):
 
 
 @pytest.mark.scenario("broker 6.1")
+@pytest.mark.usefixtures("no_rounds")
 @pytest.mark.parametrize("code", [11, 361])
 async def test_a_held_pull_is_answered_when_a_message_arrives(scene, client, code):
     await client.create_topic()
     held = client.ask(code, pull_ext(flag=WAITING))
     assert await client.is_silent(held)
     other = await scene.connect()
-    began = time.monotonic()
     await other.sent(b"at last")
     reply = await client.answer_to(held)
-    assert time.monotonic() - began < 0.1
     assert (reply.code, reply.remark, reply.ext["nextBeginOffset"]) == (0, "FOUND", "1")
     assert [message.body for message in messages_in(reply.body)] == [b"at last"]
 
@@ -49,7 +49,7 @@ async def test_a_held_pull_ends_after_its_time_and_no_earlier(client):
     await client.create_topic()
     began = time.monotonic()
     reply = await client.pull(flag=WAITING, suspendTimeoutMillis=300)
-    assert 0.3 <= time.monotonic() - began <= 0.3 + 0.25
+    assert 0.3 <= time.monotonic() - began < TOO_LONG
     assert (reply.code, reply.ext["nextBeginOffset"]) == (19, "0")
 
 
@@ -222,5 +222,5 @@ async def test_without_long_polling_a_pull_is_held_for_a_short_time(start):
     async with start("longPollingEnable=false", "shortPollingTimeMills=50") as scene:
         client = await scene.connect()
         await client.create_topic()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(TOO_LONG):
             assert (await client.pull(flag=WAITING, suspendTimeoutMillis=60_000)).code == 19

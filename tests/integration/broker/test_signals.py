@@ -17,7 +17,7 @@ from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 
 
 def broker_settings(folder, port, *more):

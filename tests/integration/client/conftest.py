@@ -8,9 +8,10 @@ import contextlib
 import pytest
 from tests.integration.client.cluster_kit import Cluster
 
+from pyromq.broker import assembly
 from pyromq.client.client import Client
 
-_PATIENCE = 2.0
+_PATIENCE = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,12 @@ async def nothing_is_left():
         _, left = await asyncio.wait(left, timeout=_PATIENCE)
     assert not left, left
     assert not errors, errors
+
+
+@pytest.fixture
+def no_rounds(monkeypatch):
+    """The broker never looks by itself at the pulls that it holds, so only what happens can wake one."""
+    monkeypatch.setattr(assembly, "_LOOK_AT_HELD_PULLS", 3600.0)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import warnings
 
 import pytest
 from msgspec.structs import replace
+from tests.bounds import TOO_LONG
 from tests.integration.client.cluster_kit import Spy, eventually
 from tests.integration.client.members_kit import AdminStub, ConsumerStub, ProducerStub
 
@@ -259,7 +260,7 @@ async def test_a_client_without_a_name_server_says_so_at_first_use(monkeypatch):
 async def test_a_dead_name_server_in_the_environment_is_passed_over(cluster, monkeypatch):
     await cluster.create_topic("orders")
     monkeypatch.setenv("NAMESRV_ADDR", f"127.0.0.1:1;{cluster.namesrv}")
-    async with Client() as client, asyncio.timeout(4):
+    async with Client() as client, asyncio.timeout(TOO_LONG):
         assert (await client.routes.find("orders")).queue_datas
 
 
@@ -307,7 +308,7 @@ async def test_known_topics_go_on_while_all_name_servers_are_away_and_unknown_on
     assert await client.calls.max_offset(client.routes.master("broker-a"), info.queues[0]) == 0
     await client.heartbeat()
     assert cluster.consumers("c") == [client.client_id]
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(TOO_LONG):
         with pytest.raises(PyroMQError):
             await client.routes.publish_info("unknown", timeout=3)
 
@@ -350,7 +351,7 @@ async def test_a_route_that_is_waited_for_is_not_lost_silently_when_its_task_is_
         if "route of orders" in task.get_name():
             task.cancel()
     with pytest.raises(ConnectionLost):
-        await asyncio.wait_for(waiting, 3)
+        await asyncio.wait_for(waiting, TOO_LONG)
 
 
 async def test_whoever_waits_for_a_route_when_the_client_closes_gets_an_error():
@@ -494,7 +495,7 @@ async def test_a_client_closes_in_time_when_its_broker_stops_answering():
             members = [ProducerStub("p"), ConsumerStub("c")]
             for member in members:
                 await client.join(member)
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(2.5):  # calls have three seconds otherwise
                 await client.leave(members[0])
                 await client.close()
             assert len(broker.asked(RequestCode.UNREGISTER_CLIENT)) == 2

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-PATIENCE = 5.0  # seconds before a test gives up; nothing waits so long when all is well
+PATIENCE = 30.0  # seconds before a test gives up; nothing waits so long when all is well
 
 _opaques = itertools.count(1)
 

@@ -12,7 +12,7 @@ from pyromq.protocol.command import ONEWAY, Command, SerializeType
 from pyromq.protocol.frame import FrameDecoder, encode
 from pyromq.remoting import split_address
 
-PATIENCE = 5.0  # for what must happen; nothing waits that long unless a test fails
+PATIENCE = 30.0  # for what must happen; nothing waits that long unless a test fails
 
 _numbers = itertools.count(1)
 

@@ -16,7 +16,7 @@ from pyromq.remoting import ClientConfig, RemotingClient, RemotingServer, Server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
-LONGEST_TEST = 30.0
+LONGEST_TEST = 90.0
 
 
 @pytest.fixture(autouse=True)

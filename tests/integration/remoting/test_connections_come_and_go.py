@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.bounds import TOO_LONG
 from tests.integration.remoting.bare import Listener, Peer, eventually, request
 
 from pyromq.errors import ConfigError, ConnectFailed, ConnectionLost
@@ -154,7 +155,7 @@ async def test_a_large_frame_in_small_pieces_takes_time_in_proportion_to_its_siz
         started = time.process_time()
         for start_ in range(0, len(frame), piece):
             connection.data_received(frame[start_ : start_ + piece])
-        assert time.process_time() - started < 1.0  # copying it anew with each piece takes minutes
+        assert time.process_time() - started < TOO_LONG  # copying it anew with each piece takes minutes
         assert (await peer.read()).remark == "16000000"
 
 
@@ -182,7 +183,7 @@ async def test_an_idle_connection_is_closed_by_the_server(start: Start, caplog):
         await peer.ask(request(ECHO))
         started = time.monotonic()
         assert await peer.ended() == b""
-        assert 0.08 < time.monotonic() - started < 1
+        assert 0.08 < time.monotonic() - started < TOO_LONG
         await eventually(lambda: events.reasons)
         assert events.reasons == [CloseReason.IDLE]
         assert "idle for 0.1 s; closing" in caplog.text
@@ -200,9 +201,9 @@ async def test_an_idle_connection_is_closed_by_the_client(start: Start):
 
 @pytest.mark.slow
 async def test_a_connection_that_moves_is_not_idle(start: Start):
-    server = await start.server(PROCESSORS, max_idle_seconds=0.25)
+    server = await start.server(PROCESSORS, max_idle_seconds=0.5)
     async with await Peer.connect(server.address) as peer:
-        until = time.monotonic() + 0.6
+        until = time.monotonic() + 1.2
         while time.monotonic() < until:
             assert (await peer.ask(request(ECHO))).code == 0
             await asyncio.sleep(0.02)
@@ -210,11 +211,11 @@ async def test_a_connection_that_moves_is_not_idle(start: Start):
 
 @pytest.mark.slow
 async def test_a_connection_that_is_only_written_to_is_not_idle_while_the_peer_reads(start: Start):
-    server = await start.server(PROCESSORS, max_idle_seconds=0.25)
+    server = await start.server(PROCESSORS, max_idle_seconds=0.5)
     async with await Peer.connect(server.address) as peer:
         await peer.ask(request(ECHO))
         (connection,) = server.connections
-        until = time.monotonic() + 0.6
+        until = time.monotonic() + 1.2
         while time.monotonic() < until:
             await connection.oneway(Command.request(40))
             await peer.read()
@@ -257,7 +258,7 @@ async def test_closing_a_connection_ends_its_calls_although_the_peer_does_not_re
         call = asyncio.create_task(connection.invoke(Command.request(77, body=bytes(8_000_000)), 30))
         await eventually(lambda: connection.calls_under_way)
         connection.close()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(TOO_LONG):
             with pytest.raises(ConnectionLost, match="closed here"):
                 await call
 
@@ -270,7 +271,7 @@ async def test_a_silent_socket_is_dropped_after_the_idle_time(start: Start, capl
     async with await Peer.connect(server.address) as peer:
         started = time.monotonic()
         assert await peer.ended() == b""
-        assert 0.08 < time.monotonic() - started < 1
+        assert 0.08 < time.monotonic() - started < TOO_LONG
     assert events.seen == []
     assert "not admitted" in caplog.text
 
@@ -490,7 +491,7 @@ async def test_a_server_that_closes_leaves_nothing_behind():
         peers[3].sock.shutdown(socket.SHUT_WR)
         (connection, *_) = server.connections
         started = time.monotonic()
-    assert time.monotonic() - started < 1.8
+    assert time.monotonic() - started < TOO_LONG
     assert ended == ["held", "held"]
     assert connection.closed
     assert server.connections == frozenset()
@@ -501,13 +502,13 @@ async def test_a_server_that_closes_leaves_nothing_behind():
     gc.collect()  # whatever was forgotten would warn now
 
 
-async def test_a_server_without_slow_peers_closes_at_once(start: Start):
+async def test_a_server_without_slow_peers_closes_at_once(start: Start, monkeypatch):
+    monkeypatch.setattr("pyromq.remoting.endpoint._LINGER", 3600.0)
     server = await start.server(PROCESSORS)
     client = await start.client()
     await client.invoke(server.address, Command.request(ECHO))
-    started = time.monotonic()
-    await server.close()
-    assert time.monotonic() - started < 0.5
+    async with asyncio.timeout(TOO_LONG):
+        await server.close()
     await server.close()  # twice does no harm
 
 

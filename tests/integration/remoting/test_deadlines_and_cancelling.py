@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.bounds import TOO_LONG
 from tests.integration.remoting.bare import Listener, Peer, eventually, request
 from tests.ports import free_port
 
@@ -46,7 +47,7 @@ async def test_a_request_without_answer_ends_at_its_deadline(start: Start):
     started = time.monotonic()
     with pytest.raises(RequestTimeout, match=r"no answer to request 2 within 0\.1 s") as caught:
         await client.invoke(server.address, Command.request(SILENT), 0.1)
-    assert 0.09 <= time.monotonic() - started < 0.5
+    assert 0.09 <= time.monotonic() - started < TOO_LONG
     assert (caught.value.peer, caught.value.request_code, caught.value.seconds) == (server.address, SILENT, 0.1)
 
 
@@ -61,7 +62,7 @@ async def test_calls_with_different_deadlines_end_each_in_its_time(start: Start)
         with pytest.raises(RequestTimeout):
             await connection.invoke(Command.request(SILENT), timeout)
         late = time.monotonic() - started - timeout
-        assert -0.03 <= late < 0.1  # uvloop reads the clock once per turn
+        assert -0.03 <= late < TOO_LONG  # uvloop reads the clock once per turn
         ended.append(timeout)
 
     # Not in the order of their deadlines, so that the one timer has to be set anew both ways.
@@ -125,7 +126,7 @@ async def test_the_deadline_covers_connecting(start: Start):
         for send in (client.invoke, client.oneway):
             with pytest.raises(ConnectFailed, match=rf"{deaf.address}: no connection within 0\.05 s"):
                 await send(deaf.address, Command.request(ECHO), 0.05)
-        assert 0.09 < time.monotonic() - started < 1
+        assert 0.09 < time.monotonic() - started < TOO_LONG
 
 
 async def test_connecting_takes_no_longer_than_the_connect_timeout(start: Start):
@@ -134,7 +135,7 @@ async def test_connecting_takes_no_longer_than_the_connect_timeout(start: Start)
         started = time.monotonic()
         with pytest.raises(ConnectFailed, match=r"no connection within 0\.05 s"):
             await client.invoke(deaf.address, Command.request(ECHO), 30)
-        assert 0.04 < time.monotonic() - started < 2
+        assert 0.04 < time.monotonic() - started < TOO_LONG
 
 
 async def test_a_refused_connection_is_an_error_that_says_so(start: Start):
@@ -321,7 +322,7 @@ async def test_a_lost_connection_ends_its_calls_at_once(start: Start):
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert [str(result) for result in results] == [f"{listener.address}: closed by the peer"] * 3
         assert len({id(result) for result in results}) == 3
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < TOO_LONG
 
 
 async def test_a_peer_that_says_no_more_ends_the_calls_although_it_has_not_taken_all_of_them(start: Start):
@@ -368,7 +369,7 @@ async def test_without_a_permit_in_time_nothing_is_sent(start: Start, kind: str)
     started = time.monotonic()
     with pytest.raises(TooManyRequests, match="no permit"):
         await (connection.invoke if kind == "calls" else connection.oneway)(Command.request(ECHO), 0.05)
-    assert 0.04 <= time.monotonic() - started < 0.5
+    assert 0.04 <= time.monotonic() - started < TOO_LONG
     assert connection.calls_under_way == 0
     permits.release()
     await (connection.invoke if kind == "calls" else connection.oneway)(Command.request(ECHO), 1)

@@ -8,7 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.bounds import TOO_LONG
 from tests.integration.remoting.bare import Listener
+from tests.ports import free_port
 
 from pyromq.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from pyromq.protocol.command import Command
@@ -31,10 +33,9 @@ async def some(start: Start, count: int) -> list[RemotingServer]:
     return [await start.server(processors(number)) for number in range(count)]
 
 
-async def dead() -> str:
+def dead() -> str:
     """An address where nobody listens."""
-    async with Listener() as listener:
-        return listener.address
+    return f"127.0.0.1:{free_port()}"
 
 
 async def test_one_name_server_is_asked_and_kept(start: Start):
@@ -55,7 +56,7 @@ async def test_clients_spread_over_the_name_servers(start: Start):
 async def test_the_next_is_asked_when_one_cannot_be_connected_to(start: Start):
     (server,) = await some(start, 1)
     client = await start.client()
-    gone = await dead()
+    gone = dead()
     names = NameServers(client, [gone, server.address], random.Random(1))
     while names.current != gone:
         names = NameServers(client, [gone, server.address])
@@ -66,6 +67,7 @@ async def test_the_next_is_asked_when_one_cannot_be_connected_to(start: Start):
 async def test_an_answer_that_does_not_come_is_no_reason_to_move_on(start: Start):
     servers = await some(start, 2)
     names = NameServers(await start.client(), [server.address for server in servers])
+    await names.invoke(Command.request(WHO))  # it is connected now, which takes nothing of the time for an answer
     before = names.current
     with pytest.raises(RequestTimeout):
         await names.invoke(Command.request(SILENT), 0.05)
@@ -85,7 +87,7 @@ async def test_a_name_server_that_died_is_replaced_by_the_next_request(start: St
 
 
 async def test_with_none_to_reach_the_error_names_them_all(start: Start):
-    addresses = [await dead(), await dead()]
+    addresses = [dead(), dead()]
     names = NameServers(await start.client(), addresses)
     with pytest.raises(ConnectFailed, match="none can be reached") as caught:
         await names.invoke(Command.request(WHO))
@@ -100,7 +102,7 @@ async def test_without_addresses_the_error_names_the_setting(start: Start):
 async def test_callers_that_fail_together_move_on_by_one(start: Start):
     (server,) = await some(start, 1)
     client = await start.client()
-    addresses = [await dead(), server.address, await dead()]
+    addresses = [dead(), server.address, dead()]
     for seed in range(20):
         names = NameServers(client, addresses, random.Random(seed))
         answers = await asyncio.gather(*(names.invoke(Command.request(WHO)) for _ in range(5)))
@@ -117,11 +119,11 @@ async def test_the_deadline_covers_all_attempts_and_leaves_each_its_share(start:
         started = time.monotonic()
         with pytest.raises(ConnectFailed, match="none can be reached"):
             await names.invoke(Command.request(WHO), 0.1)
-        assert 0.08 < time.monotonic() - started < 0.5
+        assert 0.08 < time.monotonic() - started < TOO_LONG
         names = NameServers(client, [deaf.address, server.address], random.Random(1))
         if names.current != deaf.address:
             names._put_last(server.address)
-        assert (await names.invoke(Command.request(WHO), 0.6)).remark == "0"
+        assert (await names.invoke(Command.request(WHO), 2.0)).remark == "0"
 
 
 async def test_a_new_list_keeps_the_address_in_use(start: Start):

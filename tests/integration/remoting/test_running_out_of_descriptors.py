@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.bounds import TOO_LONG
 from tests.integration.remoting.bare import request
 
 from pyromq.protocol.frame import encode
@@ -73,4 +74,4 @@ def test_a_server_recovers_when_descriptors_come_free(loop: str):
             peer.close()
         tell()
         assert server.stdout.read() == "accept works again\n"
-        assert server.wait(10) == 0
+        assert server.wait(TOO_LONG) == 0

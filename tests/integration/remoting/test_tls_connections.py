@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.bounds import TOO_LONG
 from tests.integration.remoting.bare import PATIENCE, Listener, Peer, eventually, request
 from tests.integration.remoting.certificates import PASSWORD, Authority
 
@@ -237,7 +238,7 @@ async def test_a_handshake_that_is_never_finished_times_out(start: Start, caplog
         started = time.monotonic()
         await slow.send(hello)
         await slow.ended()
-        assert 0.15 < time.monotonic() - started < 2
+        assert 0.15 < time.monotonic() - started < TOO_LONG
     await eventually(lambda: not any(task.get_name() == "admit" for task in asyncio.all_tasks()))
     assert server.connections == frozenset()
     assert "not admitted" in caplog.text
@@ -270,7 +271,7 @@ async def test_a_client_that_never_shakes_hands_with_a_server_gives_up(start: St
         started = time.monotonic()
         with pytest.raises(ConnectFailed, match=r"no connection within 0\.1 s"):
             await client.connection(deaf.address)
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < TOO_LONG
 
 
 async def test_a_tls_client_of_a_plain_text_server_gets_a_typed_error(start: Start):
@@ -328,11 +329,11 @@ async def test_closing_a_server_during_a_handshake_leaves_nothing(start: Start):
     gc.collect()
 
 
-async def test_closing_endpoints_over_tls_is_quick(start: Start):
+async def test_closing_endpoints_over_tls_waits_for_nothing(start: Start, monkeypatch):
+    monkeypatch.setattr("pyromq.remoting.endpoint._LINGER", 3600.0)
     server = await start.server(PROCESSORS)
     client = await start.client(None, {"tls": CLIENT})
     await client.invoke(server.address, Command.request(ECHO), 5)
-    started = time.monotonic()
-    await server.close()
-    await client.close()
-    assert time.monotonic() - started < 0.5
+    async with asyncio.timeout(TOO_LONG):
+        await server.close()
+        await client.close()

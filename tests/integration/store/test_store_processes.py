@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tests.bounds import TOO_LONG
 from tests.unit.store.kit import FOREVER, bodies, files_of, message, numbered, put
 
 from pyromq.errors import StoreError
@@ -46,7 +47,7 @@ def test_whatever_a_killed_process_acknowledged_is_there(stores, flush):
             process.kill()
             for line in process.stdout:
                 acknowledged = int(line) if line.endswith("\n") else acknowledged
-        process.wait(10)
+        process.wait(TOO_LONG)
         assert (stores.root / "abort").exists()
         copy = stores.folder / f"after {lines}"
         subprocess.run(["cp", "-r", str(stores.root), str(copy)], check=True)

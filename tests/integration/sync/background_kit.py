@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from tests.integration.client.cluster_kit import Cluster
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 
 
 class Background:

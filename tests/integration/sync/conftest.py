@@ -10,7 +10,7 @@ from tests.integration.sync.background_kit import Background
 from pyromq.broker.timers import schedule
 from pyromq.sync.portal import portal
 
-_PATIENCE = 2.0
+_PATIENCE = 30.0
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
+from tests.bounds import TOO_LONG
+from tests.ports import free_port
 from tests.unit.settings_kit import change
 
 from pyromq.broker import registration as module
@@ -36,7 +38,7 @@ from pyromq.protocol.headers import (
 from pyromq.remoting import Processor, RemotingClient, RemotingServer, ServerConfig
 
 ADDRESS = "10.1.2.3:10911"
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -186,13 +188,9 @@ def topics_of(request):
     return registered(request).topic_config_serialize_wrapper.topic_config_table
 
 
-async def refused_address():
+def refused_address():
     """An address where nobody listens."""
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    host, port = server.sockets[0].getsockname()
-    server.close()
-    await server.wait_closed()
-    return f"{host}:{port}"
+    return f"127.0.0.1:{free_port()}"
 
 
 # Who is told
@@ -221,11 +219,11 @@ async def test_the_first_registration_says_who_speaks_and_has_more_than_one_topi
 async def test_name_servers_that_refuse_and_that_never_answer_delay_nobody(recorder, name_server):
     silent, silent_address = await recorder()
     silent.silent = True
-    dead = await refused_address()
+    dead = refused_address()
     async with name_server() as sound:
         began = asyncio.get_running_loop().time()
         async with telling(dead, silent_address, sound.address, register_timeout=300) as teller:
-            assert asyncio.get_running_loop().time() - began < 2
+            assert asyncio.get_running_loop().time() - began < TOO_LONG
             assert await teller.route(sound.address, "TBW102")
             # The silent one is being waited for again, or soon will be.
             teller.add("fresh")
@@ -246,7 +244,7 @@ async def test_a_name_server_that_was_restarted_empty_gets_its_routes_back(name_
 
 
 async def test_a_name_server_that_comes_late_is_told_everything(name_server):
-    address = await refused_address()
+    address = refused_address()
     async with telling(address) as teller:
         assert not teller.registration.registered
         teller.add("orders")
@@ -437,7 +435,7 @@ async def test_an_answer_that_cannot_be_read_changes_no_topic_and_is_no_failure(
 
 
 async def test_a_broker_that_leaves_is_gone_at_once_whatever_the_others_do(name_server):
-    dead = await refused_address()
+    dead = refused_address()
     async with name_server() as server, telling(server.address, dead, run=False) as teller:
         assert await teller.route(server.address, "TBW102")
         await teller.registration.unregister()

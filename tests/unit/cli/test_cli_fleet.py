@@ -13,7 +13,7 @@ from pyromq.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 BOOT = "import sys, time; print('boot success', flush=True); "
 FOREVER = "time.sleep(600)"
 

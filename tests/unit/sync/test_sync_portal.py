@@ -14,7 +14,7 @@ import pytest
 from pyromq.errors import StateError
 from pyromq.sync.portal import THREAD_NAME, Portal, handed_over, portal
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 @pytest.fixture

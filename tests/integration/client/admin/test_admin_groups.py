@@ -28,7 +28,7 @@ from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import ResetOffset
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pyromq.protocol.bodies import CMResult
 from pyromq.protocol.message import Message
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 class Received:

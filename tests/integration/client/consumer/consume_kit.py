@@ -15,7 +15,7 @@ from pyromq.protocol.properties import render
 
 TOPIC = "orders"
 GROUP = "billing"
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 def quick_client(cluster, **settings):

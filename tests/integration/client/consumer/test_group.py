@@ -11,6 +11,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.bounds import TOO_LONG
 from tests.integration.client.cluster_kit import eventually
 from tests.integration.client.consumer.consume_kit import (
     GROUP,
@@ -69,7 +70,7 @@ async def test_the_queues_of_a_member_that_leaves_are_taken_over_at_once(cluster
     started = time.monotonic()
     await first.close()
     await owns(second, 4)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < TOO_LONG
 
 
 @pytest.mark.scenario("client 29")
@@ -218,7 +219,7 @@ async def test_a_group_that_fell_behind_the_first_message_goes_on_there(shortene
     started = time.monotonic()
     await consume(cluster, TOPIC, basket)
     await basket.holds(100 - first)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < TOO_LONG
     assert min(int(body) for body in basket.bodies) == first
     await commits(cluster, 100)
 
@@ -449,7 +450,7 @@ async def test_closing_lets_handlers_end_and_commits_their_work(cluster, consume
     await basket.holds(20)
     started = time.monotonic()
     await consumer.close()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < TOO_LONG
     assert running == [0]
     for queue in range(2):
         offsets = {offset for at, offset in done if at == queue}
@@ -472,7 +473,7 @@ async def test_closing_ends_without_any_broker(cluster, consume, ordered):
     await basket.holds(1)
     await cluster.stop_broker()
     await cluster.stop_name_server()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(TOO_LONG):
         await consumer.close()
 
 
@@ -490,7 +491,7 @@ async def test_closing_ends_when_brokers_do_not_answer(cluster, consume):
         serve(cluster, code, lambda connection, request: asyncio.shield(never))
     started = time.monotonic()
     await consumer.close()
-    assert time.monotonic() - started < 5.5
+    assert time.monotonic() - started < TOO_LONG
     never.cancel()
 
 
@@ -522,7 +523,7 @@ async def test_a_plain_handler_that_does_not_end_is_left_alone(cluster, consume)
 
     consumer = await consume(cluster, TOPIC, handler, drain=0.05)
     await asyncio.to_thread(started.wait, 10)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(TOO_LONG):
         await consumer.close()
     gate.set()
 

@@ -18,7 +18,7 @@ from tests.integration.client.consumer.consume_kit import (
     stored,
 )
 
-PATIENCE = 10
+PATIENCE = 30.0
 
 
 async def take(consumer, count):
@@ -72,9 +72,9 @@ async def test_leaving_a_loop_by_an_exception_leaves_its_message_to_be_delivered
 async def test_a_message_that_was_not_done_comes_again_after_a_restart(cluster, consume):
     await cluster.create_topic(TOPIC, 1)
     await send_many(cluster, 3)
-    consumer = await consume(cluster, TOPIC, drain=5.0)
+    consumer = await consume(cluster, TOPIC, drain=3600.0)
     seen = []
-    async with asyncio.timeout(4):  # leaving the loop is enough: nothing has to be waited for
+    async with asyncio.timeout(PATIENCE):  # leaving the loop is enough: nothing has to be waited for
         async for message in consumer:
             seen.append(message.body)
             if len(seen) == 2:
@@ -103,9 +103,9 @@ async def test_a_message_that_no_loop_finished_is_no_failure(cluster, consume, o
 async def test_closing_inside_the_loop_ends_it(cluster, consume):
     await cluster.create_topic(TOPIC, 1)
     await send_many(cluster, 3)
-    consumer = await consume(cluster, TOPIC)
+    consumer = await consume(cluster, TOPIC, drain=3600.0)
     seen = []
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(PATIENCE):
         async for message in consumer:
             seen.append(message.body)
             message.ack()

@@ -369,7 +369,7 @@ async def test_a_delayed_message_is_not_to_be_seen_before_its_time(cluster, prod
     loop = asyncio.get_running_loop()
     began = loop.time()
     found = await eventually(lambda: stored(cluster, "orders"))
-    assert 0.7 < loop.time() - began < 2.5
+    assert 0.7 < loop.time() - began < 5.0, "as late as the next level"
     assert found[0].msg_id == result.id
 
 

@@ -23,7 +23,7 @@ from pyromq.protocol.headers import (
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.record import MessageRecord, encode_record
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 TOPIC = "orders"
 GROUP = "readers"
 

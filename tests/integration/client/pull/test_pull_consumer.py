@@ -7,6 +7,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.bounds import TOO_LONG
 from tests.integration.client.cluster_kit import eventually
 from tests.integration.client.pull.pull_kit import GROUP, TOPIC, committed, consumer_of, put, queue, read, until
 
@@ -102,14 +103,13 @@ async def test_a_cancelled_poll_loses_nothing(topic):
 
 
 @pytest.mark.scenario("client 33")
+@pytest.mark.usefixtures("no_rounds")
 async def test_a_message_for_an_idle_queue_is_delivered_at_once(topic):
     async with consumer_of(topic, {TOPIC: "*"}) as consumer:
         poll = asyncio.ensure_future(consumer.poll(timeout=10))
         await until(lambda: topic.broker._parts.pulls.held)
         await put(topic, b"hello")
-        stored = time.monotonic()
         assert [message.body for message in await poll] == [b"hello"]
-        assert time.monotonic() - stored < 0.1
 
 
 async def test_commits_of_the_handed_out_reach_the_broker_without_being_waited_for(topic, monkeypatch):
@@ -547,7 +547,7 @@ async def test_it_closes_although_no_broker_is_there(topic):
         await consumer.poll(timeout=0)
         await topic.stop_broker()
         began = time.monotonic()
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < TOO_LONG
 
 
 @pytest.mark.parametrize(
