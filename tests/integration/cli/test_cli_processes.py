@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.bounds import TOO_LONG
 from tests.integration.broker.command_kit import environment, line_with, run, started, stop, until
 from tests.integration.cli.cli_kit import Commands, send
 from tests.ports import free_port
@@ -118,7 +119,7 @@ def test_a_broker_that_hangs_leaves_a_partial_table_in_time(capsys, broker, tmp_
         try:
             began = time.monotonic()
             ended = pyromq("group", "lag", "slow-readers")
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < TOO_LONG
             assert ended.code == 1
             rows = [line.split() for line in ended.lines if line.startswith("shared")]
             assert [row[1:3] for row in rows] == [[name, q] for name in ("broker-a", "broker-b") for q in ("0", "1")]
@@ -233,4 +234,4 @@ def test_a_silent_server_is_one_line_of_a_process_too(tmp_path):
         code, out, err = run(tmp_path, "topic", "list", "-n", address, "--timeout", "0.3")
     assert (code, out, err.count("\n")) == (5, "", 1)
     assert address in err
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < TOO_LONG
