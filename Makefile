@@ -35,12 +35,12 @@ check: setup ## Check format, lint, types, layers, links and generated files.
 	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python scripts/lock.py --check
 
-# Most tests wait most of the time, so there are more processes than cores; -n0 runs all in one. A test that takes two
+# Most tests wait most of the time, so there are more processes than cores; -n0 runs all in one. A test that takes five
 # minutes hangs: its process is ended, and where it was is shown.
 SIDE_BY_SIDE := $(if $(findstring no:xdist,$(ARGS)),,-n 4 --max-worker-restart 3)
 
 test: java ## Run every test that needs nothing but this machine, four at a time.
-	$(PYTEST) -m "not crash and not interop and not long" -o faulthandler_exit_on_timeout=true $(SIDE_BY_SIDE) $(ARGS)
+	$(PYTEST) -m "not crash and not interop and not long" -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true $(SIDE_BY_SIDE) $(ARGS)
 
 test-spark: java ## Run the whole Spark suite: killed executors and drivers, outages, a cluster of two workers; minutes.
 	$(PYTEST) tests/spark tests/unit/spark $(ARGS)

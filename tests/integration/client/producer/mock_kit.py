@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from tests.bounds import TOO_LONG
 from tests.integration.client.cluster_kit import Spy
 
 from pyromq.protocol import properties as props
@@ -117,7 +118,7 @@ class MockCluster(contextlib.AsyncExitStack):
         return request.reply(body=route.encode())
 
 
-async def until(condition, patience=5.0):
+async def until(condition, patience=TOO_LONG):
     """Wait until `condition()` is true; gives what it gave."""
     async with asyncio.timeout(patience):
         while True:

@@ -52,7 +52,9 @@ async def all_decided(cluster):
 
 
 @pytest.mark.scenario("client 22")
-async def test_a_commit_is_seen_a_rollback_never_and_a_failure_once_the_check_says_so(cluster):
+async def test_a_commit_is_seen_a_rollback_never_and_a_failure_once_the_check_says_so(cluster_with):
+    cluster = await cluster_with("transactionCheckInterval=20", "transactionTimeOut=1000")  # more than a decision takes
+    await cluster.create_topic("paid")
     asked = []
 
     async def check(message):
@@ -100,7 +102,7 @@ async def test_an_unconfirmed_half_message_is_rolled_back_and_the_work_not_done(
 
     def unconfirmed(queue, records, told, *, wait=True):
         def late(results):
-            told([result.with_status(PutStatus.FLUSH_SLAVE_TIMEOUT) for result in results])
+            told([result.with_status(PutStatus.FLUSH_SLAVE_TIMEOUT, "no slave") for result in results])
 
         put(queue, records, late if queue.topic == HALF else told, wait=wait)
 
