@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from pyromq.testing import Clock, FaultyDisk
 
 
+@pytest.fixture(autouse=True)
+def upkeep_is_not_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of upkeep does all it may, however busy the machine is, so that tests know what one call has done."""
+    monkeypatch.setattr("pyromq.store.upkeep._STEP", 3600.0)
+
+
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[Stores]:
     """Opens stores; when the test is over all are closed and checked."""
