@@ -155,7 +155,7 @@ def test_the_doctor_prints_what_it_finds_and_exits_by_it(topics, capfd):
         (["run", "data.csv"], "data.csv is neither FILE.py nor FILE.sql"),
         (["run", "data.sql", "3"], "a file of SQL takes arguments name=value, for :name in it, not '3'"),
         (["shell", "--conf", "spark.ui.enabled"], "--conf must be KEY=VALUE, not 'spark.ui.enabled'"),
-        (["shell", "--master", "local", "--remote", "sc://x"], "give either --master or --remote"),
+        (["shell", "--master", "local", "--remote", "sc://x"], "use either --master or --remote"),
         (["shel"], "No such command 'shel'"),
     ],
 )

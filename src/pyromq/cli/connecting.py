@@ -1,8 +1,8 @@
-"""Which cluster a command is for, and who asks.
+"""Which cluster a command talks to, and with which credentials.
 
 The address: `-n`, then `--context`, then NAMESRV_ADDR, then the current context, then this machine. Credentials: those
-of the context that the address came from or that was named, then PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY, then
-`$ROCKETMQ_HOME/conf/tools.yml`, as mqadmin has them. They never go to an address that they were not kept for.
+of the context that gave the address or was named, then PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY, then
+`$ROCKETMQ_HOME/conf/tools.yml`, as in mqadmin. They are never sent to an address they were not saved for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOOLS_LINE = re.compile(r"\s*(accessKey|secretKey)\s*:\s*(.*?)\s*(?:#.*)?")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to connect to. `source` says who said so."""
+    """Where to connect. `source` says where the address came from."""
 
     namesrv: str
     source: str
@@ -42,7 +42,7 @@ class Target:
         return [part.strip() for part in self.namesrv.replace(",", ";").split(";") if part.strip()]
 
     def client(self) -> Client:
-        """A client for it, not started."""
+        """A client for this target, not yet started."""
         from pyromq.client import Client, Credentials
 
         credentials = None
@@ -52,7 +52,7 @@ class Target:
 
 
 def target(namesrv: str | None, context: str | None, environ: Mapping[str, str] = os.environ) -> Target:
-    """Raises CommandFailed for an unknown context, and ConfigError for a file that is none."""
+    """Raises CommandFailed for an unknown context, ConfigError for a malformed context file."""
     variable = environ.get("NAMESRV_ADDR", "").strip()
     chosen = None
     if context is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """How to reach a cluster. The secrets are not shown when it is printed."""
+    """How to reach a cluster. Printing it hides the secrets."""
 
     name: str
     namesrv: str
@@ -37,7 +37,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """All contexts by name, and the one that counts when nobody says otherwise."""
+    """All contexts by name, and the one used by default."""
 
     table: dict[str, Context] = field(default_factory=dict)
     current: str | None = None
@@ -46,7 +46,7 @@ class Contexts:
         """Raises CommandFailed for an unknown name."""
         if name not in self.table:
             near = nearest(name, self.table) or sorted(self.table)
-            hint = f"there are: {', '.join(near)}" if near else "`pyromq context add` makes one"
+            hint = f"known contexts: {', '.join(near)}" if near else "`pyromq context add` creates one"
             raise CommandFailed(f"there is no context {name}; {hint}", Exit.NOT_FOUND)
         return self.table[name]
 
@@ -64,43 +64,43 @@ def path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def load(file: Path) -> Contexts:
-    """What the file says; nothing if there is none. Raises ConfigError."""
+    """Read the file; a missing file means no contexts. Raises ConfigError."""
     try:
         text = file.read_text()
     except FileNotFoundError:
         return Contexts()
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"it cannot be read: {exc}", str(file)) from exc
+        raise ConfigError(f"cannot be read: {exc}", str(file)) from exc
     try:
         data = json.loads(text)
         table = {str(name): _context(str(name), value) for name, value in data["contexts"].items()}
         current = data.get("current")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
-        raise ConfigError(f"it is no list of contexts: {exc}", str(file)) from exc
+        raise ConfigError(f"not a contexts file: {exc}", str(file)) from exc
     return Contexts(table, current if current in table else None)
 
 
 def save(file: Path, contexts: Contexts) -> None:
-    """Replace the file as a whole, readable by its owner only. Raises ConfigError."""
+    """Replace the whole file, readable by its owner only. Raises ConfigError."""
     data = {
         "current": contexts.current,
         "contexts": {name: _fields(context) for name, context in sorted(contexts.table.items())},
     }
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=file.name)  # made with mode 0600
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=file.name)  # created with mode 0600
         with os.fdopen(handle, "w") as out:
             out.write(json.dumps(data, indent=2) + "\n")
         Path(name).replace(file)
     except OSError as exc:
-        raise ConfigError(f"it cannot be written: {exc.strerror}", str(file)) from exc
+        raise ConfigError(f"cannot be written: {exc.strerror}", str(file)) from exc
 
 
 def _context(name: str, value: dict[str, Any]) -> Context:
     timeout = value.get("timeout")
     texts = [value.get(key) for key in ("namesrv", "accessKey", "secretKey", "securityToken")]
     if not all(text is None or isinstance(text, str) for text in texts) or not texts[0]:
-        raise ValueError(f"context {name} is not one")
+        raise ValueError(f"context {name} is malformed")
     namesrv, access_key, secret_key, security_token = texts
     return Context(
         name,

@@ -1,7 +1,4 @@
-"""Carrying out a verb: connect, keep the deadline, print the result, say failures in one line.
-
-Here every error's journey ends.
-"""
+"""Run a verb: connect, keep the deadline, print the result, and report every failure in one line."""
 
 from __future__ import annotations
 
@@ -32,21 +29,21 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
-_NAMES_WITHIN = 1.0  # seconds to find out which names are near one that is not there
+_NAMES_WITHIN = 1.0  # seconds to look up names similar to one that does not exist
 
 
 def carry_out(
     function: Callable[..., Any], given: dict[str, Any], asked: Asked, timeout: float | None, *, connects: bool
 ) -> int:
-    """Do it and print it, once or again and again; the result is the exit code.
+    """Run the verb and print its result, once or repeatedly; returns the exit code.
 
-    `timeout` is the seconds for all of it where the user said nothing, None for as long as it takes.
+    `timeout` is the default for the whole verb, in seconds; None means as long as it takes.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Names and remarks come from others, and may have letters that this terminal has not.
+            # Names and remarks come from others and may hold characters that this terminal cannot show.
             stream.reconfigure(errors="backslashreplace")
-    # What the client logs is not for whoever types commands; without any handler Python would print it.
+    # The client's log lines are not for people typing commands; without a handler Python would print them.
     if not (logger := logging.getLogger("pyromq")).handlers:
         logger.addHandler(logging.NullHandler())
     printer = Printer(asked.output, bold=_is_coloured(asked))
@@ -60,7 +57,7 @@ def carry_out(
                 asyncio.run(work)
                 code = session.exit_code
             except (PyroMQError, TimeoutError) as exc:
-                # Somebody who watches goes on, and wants to see it come back.
+                # With --watch keep going: the user wants to see the cluster come back.
                 code = _failed(asked, exc, aim, limit)
             sys.stdout.flush()
             if asked.watch is None:
@@ -71,7 +68,7 @@ def carry_out(
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has seen enough (`| head`). Nothing may be written at exit either.
+        # The reader of our output has seen enough (`| head`). Do not write at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -82,7 +79,7 @@ async def _connected(
     from pyromq.client.admin import AdminClient
     from pyromq.client.admin.fan_out import within
 
-    # A bit less than the deadline, so that a request that is alone ends with its own error, which says who is silent.
+    # A bit less than the deadline, so that a single request fails with its own error, which names the silent server.
     timeout = 5.0 if limit is None else 0.95 * limit
     async with AdminClient(client=session.target.client(), timeout=timeout) as session.admin:
         try:
@@ -119,7 +116,7 @@ async def _print_stream(rows: AsyncIterator[Any], printer: Printer) -> None:
 
 
 async def _with_nearest(session: Session, given: Mapping[str, Any], error: PyroMQError) -> PyroMQError:
-    """An error that says which names are near, if a topic or a group that was asked for is not there."""
+    """If the topic or group does not exist, an error that suggests similar names."""
     topic, group, where = given.get("topic"), given.get("group"), session.target.namesrv
     with contextlib.suppress(PyroMQError, TimeoutError):  # the first error says enough
         async with asyncio.timeout(_NAMES_WITHIN):

@@ -1,7 +1,7 @@
-"""What went wrong, as one line and as an exit code.
+"""Failures as one line and an exit code.
 
 0 done · 1 refused by a server, or done in part · 2 usage · 3 not found · 4 not authorised
-5 unreachable, or no answer in time · 6 a threshold of `pyromq check` was crossed
+5 unreachable, or no answer in time · 6 `pyromq check` found a value over its threshold
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Exit(IntEnum):
 
 
 class CommandFailed(PyroMQError):
-    """A verb gives up, with a line of its own and an exit code."""
+    """A verb gives up with its own message and exit code."""
 
     def __init__(self, line: str, exit_code: Exit = Exit.REFUSED) -> None:
         super().__init__(line)
@@ -60,8 +60,8 @@ _NOT_FOUND = (
     NoMessage,
     RouteNotFound,
 )
-_UNREACHABLE = (ConnectionLost, TimeoutError)  # RequestTimeout is one
-# 4.x says no with code 1, which may mean anything, and the name of its exception.
+_UNREACHABLE = (ConnectionLost, TimeoutError)  # includes RequestTimeout
+# 4.x answers with code 1, which may mean anything, and the name of its exception.
 _ACL_WORDS = ("AclException", "AuthenticationException", "AuthorizationException")
 
 
@@ -85,27 +85,27 @@ def exit_code(error: BaseException) -> Exit:
 
 
 def next_step(error: BaseException) -> str:
-    """What to try, where there is something that mostly helps."""
+    """What to try next, if something usually helps."""
     if isinstance(error, RequestCodeNotSupported):
-        return "its version does not know this request"
+        return "its version does not support this request"
     match exit_code(error):
         case Exit.UNREACHABLE:
-            return "see that it runs (`pyromq up` starts one here), or say where with -n, --context or NAMESRV_ADDR"
+            return "is it running? `pyromq up` starts one here; -n, --context or NAMESRV_ADDR name another"
         case Exit.NOT_AUTHORISED:
-            return "give credentials by --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
+            return "give credentials with --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
         case _:
             return ""
 
 
 def not_found(kind: str, name: str, known: Collection[str], where: str) -> CommandFailed:
-    """Say that there is no topic or group of that name, and which names are near."""
+    """No topic or group has that name; suggest similar ones."""
     near = nearest(name, known)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"`pyromq {kind} list` shows what there is"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"`pyromq {kind} list` lists them"
     return CommandFailed(f"there is no {kind} {name} at {where}; {hint}", Exit.NOT_FOUND)
 
 
 def nearest(name: str, known: Collection[str], count: int = 3) -> list[str]:
-    """Names that may be meant, the best first; upper and lower case are not told apart."""
+    """Similar names, best match first, ignoring case."""
     by_lower = {each.lower(): each for each in sorted(known, reverse=True)}
     close = difflib.get_close_matches(name.lower(), by_lower, n=count, cutoff=0.6)
     if len(close) < count and len(name) > 2:

@@ -1,4 +1,4 @@
-"""`pyromq`: knows every command by name and a sentence, and imports only the one that is asked for."""
+"""`pyromq`: the table of all commands; imports only the one you call."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Noun(NamedTuple):
     """A command. Its module has `main(arguments: list[str]) -> int`, the exit code.
 
-    Where the first argument matches `verbs`, another module is meant: `pyromq broker` runs a broker, `pyromq broker
-    status` looks at brokers that run.
+    If the first argument matches `verbs`, another module takes over: `pyromq broker` runs a broker, `pyromq broker
+    status` shows the running ones.
     """
 
     module: str
@@ -29,48 +29,49 @@ class Noun(NamedTuple):
 _WORD = "[a-z][a-z-]*"
 
 NOUNS = {
-    "up": Noun("pyromq.cli.servers.up", "Run a name server and a broker in one process, with no configuration."),
+    "up": Noun("pyromq.cli.servers.up", "Run a name server and a broker in one process, without configuration."),
     "broker": Noun(
-        "pyromq.cli.servers.broker", "Run a broker, or look at brokers that run.", _WORD, "pyromq.cli.nouns.broker"
+        "pyromq.cli.servers.broker",
+        "Run a broker, or inspect and manage running ones.",
+        _WORD,
+        "pyromq.cli.nouns.broker",
     ),
     "namesrv": Noun(
-        "pyromq.cli.servers.namesrv", "Run a name server, or change those that run.", _WORD, "pyromq.cli.nouns.namesrv"
+        "pyromq.cli.servers.namesrv", "Run a name server, or manage running ones.", _WORD, "pyromq.cli.nouns.namesrv"
     ),
-    "topic": Noun("pyromq.cli.nouns.topic", "Topics: what there is, where, how big; making and deleting them."),
-    "group": Noun("pyromq.cli.nouns.group", "Consumer groups: lag, members, settings, offsets."),
-    "message": Noun(
-        "pyromq.cli.nouns.message.message", "Messages: finding, reading, following, sending, exporting them."
-    ),
-    "dlq": Noun("pyromq.cli.nouns.dlq", "Dead letters: what groups failed at, and sending it once more."),
-    "trace": Noun("pyromq.cli.nouns.trace", "What clients did with a message, as they traced it."),
-    "queue": Noun("pyromq.cli.nouns.queue", "Consume queues, entry by entry."),
-    "producer": Noun("pyromq.cli.nouns.producer", "Producers that brokers know."),
-    "cluster": Noun("pyromq.cli.nouns.cluster", "Clusters and their brokers, with what they measure."),
+    "topic": Noun("pyromq.cli.nouns.topic", "List, inspect, create and delete topics."),
+    "group": Noun("pyromq.cli.nouns.group", "Show and manage consumer groups: lag, members, settings, offsets."),
+    "message": Noun("pyromq.cli.nouns.message.message", "Find, read, follow, send and export messages."),
+    "dlq": Noun("pyromq.cli.nouns.dlq", "List dead letters and send them again."),
+    "trace": Noun("pyromq.cli.nouns.trace", "Show the trace of a message: who sent it, who consumed it, and when."),
+    "queue": Noun("pyromq.cli.nouns.queue", "Show the entries of a consume queue."),
+    "producer": Noun("pyromq.cli.nouns.producer", "List producers that are connected to brokers."),
+    "cluster": Noun("pyromq.cli.nouns.cluster", "Show clusters and their brokers, with rates and disk use."),
     "check": Noun(
         "pyromq.cli.nouns.store_check",
-        "Look for damage in the files of a store; check lag, broker, disk against limits.",
+        "Check a store's files for damage, or lag, brokers and disks against limits.",
         "lag|broker|disk",
         "pyromq.cli.nouns.check",
     ),
-    "store": Noun("pyromq.cli.nouns.store", "A store that no broker has open: what is in it, and whether all is well."),
-    "config": Noun("pyromq.cli.nouns.config", "Files of settings: what a server would say about them."),
-    "apply": Noun("pyromq.cli.nouns.apply", "Topics and groups as a file says they should be: plan, then apply."),
-    "export": Noun(
-        "pyromq.cli.nouns.export", "What a cluster is, as a document: topics and groups, settings, its load."
+    "store": Noun("pyromq.cli.nouns.store", "Inspect and verify a store that no broker has open."),
+    "config": Noun("pyromq.cli.nouns.config", "Validate settings files without starting a server."),
+    "apply": Noun("pyromq.cli.nouns.apply", "Make topics and groups match a file: plan first, then apply."),
+    "export": Noun("pyromq.cli.nouns.export", "Export a cluster's topics, groups, settings or load as a document."),
+    "top": Noun("pyromq.cli.nouns.top", "Watch the rates and lag of topics and groups."),
+    "doctor": Noun("pyromq.cli.nouns.doctor", "Find out what is wrong with a cluster, and how to fix it."),
+    "spark": Noun("pyromq.cli.nouns.spark", "Work with topics in Spark: a shell, programs, a health check."),
+    "bench": Noun("pyromq.cli.nouns.bench", "Measure how fast messages are sent and read."),
+    "context": Noun("pyromq.cli.nouns.context", "Manage named connections, for --context."),
+    "mqadmin": Noun("pyromq.cli.mqadmin", "Run RocketMQ's own admin commands, with their names, options and headings."),
+    "completion": Noun(
+        "pyromq.cli.nouns.completion", "Print a shell script that completes commands, topics and groups."
     ),
-    "top": Noun("pyromq.cli.nouns.top", "Topics and groups with their rates and lag, again and again."),
-    "doctor": Noun("pyromq.cli.nouns.doctor", "What is wrong with a cluster, seen from here, and what to do about it."),
-    "spark": Noun("pyromq.cli.nouns.spark", "Work with topics in Spark: a prompt, programs, a look at its health."),
-    "bench": Noun("pyromq.cli.nouns.bench", "How fast messages are sent and read here."),
-    "context": Noun("pyromq.cli.nouns.context", "Named connections, for --context."),
-    "mqadmin": Noun("pyromq.cli.mqadmin", "RocketMQ's own admin commands, by their names, options and headings."),
-    "completion": Noun("pyromq.cli.nouns.completion", "Print a script that completes commands, topics and groups."),
     "install-unit": Noun("pyromq.cli.servers.install_unit", "Print a systemd unit for a broker or a name server."),
 }
-# Commands for programs, which the help leaves out.
-_HIDDEN = {"complete": Noun("pyromq.cli.nouns.complete", "What could stand next on a command line.")}
+# Commands for programs; the help leaves them out.
+_HIDDEN = {"complete": Noun("pyromq.cli.nouns.complete", "Suggest the next word of a command line.")}
 _BAD_USAGE = 2
-# Options that every verb has.
+# Options of every verb.
 _WITH_VALUE = ("-n", "--namesrv", "--context", "-o", "--output", "--timeout", "--watch")
 _WITHOUT = ("--no-color", "--yes", "-y", "--dry-run")
 
@@ -94,7 +95,7 @@ def _run(arguments: list[str]) -> int:
         import difflib
 
         nearest = difflib.get_close_matches(name, NOUNS, n=1)
-        hint = f"did you mean {nearest[0]}?" if nearest else "pyromq --help lists what there is"
+        hint = f"did you mean {nearest[0]}?" if nearest else "pyromq --help lists all commands"
         print(f"pyromq: no command {name!r}; {hint}", file=sys.stderr)
         return _BAD_USAGE
     code: int = importlib.import_module(module_of(noun, rest)).main(rest)
@@ -102,9 +103,9 @@ def _run(arguments: list[str]) -> int:
 
 
 def common_last(arguments: Sequence[str]) -> list[str]:
-    """The arguments with options that every verb has moved from the front behind everything else.
+    """The arguments, with common options moved from the front to the end.
 
-    So `pyromq -n mq1:9876 topic list` works, too.
+    So `pyromq -n mq1:9876 topic list` works too.
     """
     rest = list(arguments)
     moved: list[str] = []
@@ -123,7 +124,7 @@ def common_last(arguments: Sequence[str]) -> list[str]:
 
 
 def module_of(noun: Noun, rest: list[str]) -> str:
-    """The module that a command line is meant for."""
+    """The module that handles this command line."""
     if noun.verbs and rest and re.fullmatch(noun.verbs, rest[0]):
         return noun.verbs_module
     return noun.module

@@ -1,4 +1,4 @@
-"""`mqadmin`, also as `pyromq mqadmin`: RocketMQ's own admin commands, by their names, options and headings."""
+"""`mqadmin`, also `pyromq mqadmin`: RocketMQ's own admin commands, with their names, options and headings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .classic.commands import Command
     from .session import Session
 
-# Which module has a subcommand, and what it does.
+# The module of each subcommand, and its help.
 SUBCOMMANDS = {
     "updateTopic": ("topics", "Create or update a topic."),
     "deleteTopic": ("topics", "Delete a topic from brokers and name servers."),
@@ -23,25 +23,25 @@ SUBCOMMANDS = {
     "topicStatus": ("topics", "Show the offsets of a topic."),
     "topicClusterList": ("topics", "Show the clusters of a topic."),
     "updateTopicList": ("topics", "Create or update many topics."),
-    "updateOrderConf": ("queues", "Set, show or delete which queues of a topic are used in order."),
+    "updateOrderConf": ("queues", "Set, show or delete the order configuration of a topic."),
     "allocateMQ": ("queues", "Show how consumers would share the queues of a topic."),
-    "statsAll": ("topics", "Show the traffic of topics and groups."),
+    "statsAll": ("topics", "Show the message rates of topics and groups."),
     "updateSubGroup": ("groups", "Create or update a subscription group."),
     "updateSubGroupList": ("groups", "Create or update many subscription groups."),
     "deleteSubGroup": ("groups", "Delete a subscription group from brokers."),
     "getConsumerConfig": ("groups", "Show the settings of a subscription group."),
-    "consumerProgress": ("groups", "Show how far consumers are."),
+    "consumerProgress": ("groups", "Show the progress of consumer groups."),
     "consumerConnection": ("groups", "Show the members of a consumer group."),
     "consumerStatus": ("consumers", "Show what the members of a group are doing."),
-    "setConsumeMode": ("consumers", "Let a group pull or pop a topic."),
-    "startMonitoring": ("consumers", "Watch groups: backlog and members that are stuck."),
-    "resetOffsetByTime": ("offsets", "Move a group to a time."),
-    "skipAccumulatedMessage": ("offsets", "Move a group to the end."),
-    "cloneGroupOffset": ("offsets", "Copy the offsets of a group to another."),
-    "producer": ("groups", "Show the producers that a broker knows."),
+    "setConsumeMode": ("consumers", "Choose whether a group pulls or pops a topic."),
+    "startMonitoring": ("consumers", "Watch groups for backlog and stuck members."),
+    "resetOffsetByTime": ("offsets", "Reset a group's offsets to a time."),
+    "skipAccumulatedMessage": ("offsets", "Skip a group's backlog."),
+    "cloneGroupOffset": ("offsets", "Copy offsets from one group to another."),
+    "producer": ("groups", "Show the producers connected to a broker."),
     "producerConnection": ("groups", "Show the members of a producer group."),
     "queryMsgById": ("queries", "Find a message by its id."),
-    "queryMsgByUniqueKey": ("queries", "Find a message by the id that its producer made."),
+    "queryMsgByUniqueKey": ("queries", "Find a message by its unique key, set by the producer."),
     "queryMsgByKey": ("queries", "Find messages by a key."),
     "queryMsgByOffset": ("queries", "Find a message by its offset."),
     "queryMsgTraceById": ("queries", "Show the trace of a message."),
@@ -51,25 +51,25 @@ SUBCOMMANDS = {
     "consumeMessage": ("messages", "Read messages."),
     "checkMsgSendRT": ("latencies", "Show how long sends to a topic take."),
     "sendMsgStatus": ("latencies", "Send messages to one broker."),
-    "clusterRT": ("latencies", "Show how long sends to every broker take, again and again."),
+    "clusterRT": ("latencies", "Keep measuring how long sends to every broker take."),
     "queryCq": ("queues", "Show entries of a consume queue."),
-    "clusterList": ("brokers", "List all brokers with what they measure."),
-    "brokerStatus": ("brokers", "Show what a broker says of itself."),
-    "brokerConsumeStats": ("brokers", "Show how far all groups are on a broker."),
+    "clusterList": ("brokers", "List all brokers with their rates."),
+    "brokerStatus": ("brokers", "Show the runtime status of a broker."),
+    "brokerConsumeStats": ("brokers", "Show the progress of all groups on a broker."),
     "getBrokerConfig": ("brokers", "Show the settings of a broker."),
     "updateBrokerConfig": ("brokers", "Change a setting of a broker."),
     "cleanExpiredCQ": ("brokers", "Delete consume queues whose messages are gone."),
     "cleanUnusedTopic": ("brokers", "Delete consume queues of topics that do not exist."),
-    "deleteExpiredCommitLog": ("brokers", "Delete files of the log that were kept long enough."),
-    "wipeWritePerm": ("brokers", "Take the write permission of a broker away."),
-    "addWritePerm": ("brokers", "Give the write permission of a broker back."),
+    "deleteExpiredCommitLog": ("brokers", "Delete expired commit log files."),
+    "wipeWritePerm": ("brokers", "Remove a broker's write permission."),
+    "addWritePerm": ("brokers", "Restore a broker's write permission."),
     "getNamesrvConfig": ("name_servers", "Show the settings of name servers."),
     "updateNamesrvConfig": ("name_servers", "Change a setting of name servers."),
-    "updateKvConfig": ("name_servers", "Set a key of a namespace at name servers."),
-    "deleteKvConfig": ("name_servers", "Delete a key of a namespace at name servers."),
+    "updateKvConfig": ("name_servers", "Set a key of a namespace on name servers."),
+    "deleteKvConfig": ("name_servers", "Delete a key of a namespace from name servers."),
     "exportMetadata": ("exports", "Write topics and groups to a file."),
     "exportConfigs": ("exports", "Write the settings of brokers to a file."),
-    "exportMetrics": ("exports", "Write what brokers carry to a file."),
+    "exportMetrics": ("exports", "Write the load of brokers to a file."),
 }
 _BY_LOWER = {name.lower(): name for name in SUBCOMMANDS}
 
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
     name = _BY_LOWER.get(arguments[0].lower())
     if name is None:
         near = nearest(arguments[0], SUBCOMMANDS)
-        hint = f"did you mean {near[0]}?" if near else "`mqadmin help` lists what there is"
+        hint = f"did you mean {near[0]}?" if near else "`mqadmin help` lists all subcommands"
         print(f"mqadmin: no subcommand {arguments[0]!r}; {hint}", file=sys.stderr)
         return Exit.USAGE
     return _run(_command(name), arguments[1:])
@@ -113,7 +113,7 @@ def _run(command: Command, arguments: list[str]) -> int:
     async def call(session: Session, topic: str | None, group: str | None) -> None:
         await command.run(session, given)
 
-    # These two are what a name that is not there is looked for in.
+    # If one of these two does not exist, the error suggests similar names.
     names = {"topic": getattr(given, "t", None), "group": getattr(given, "g", None)}
     repeated = getattr(given, "i", None) if command.name == "clusterList" else None
     asked = Asked(f"mqadmin {command.name}", namesrv=given.n, watch=repeated)
@@ -124,7 +124,7 @@ def _parser(command: Command) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"mqadmin {command.name}", description=SUBCOMMANDS[command.name][1], allow_abbrev=False
     )
-    parser.add_argument("-n", "--namesrvAddr", dest="n", metavar="<arg>", help="Name servers, by ';'.")
+    parser.add_argument("-n", "--namesrvAddr", dest="n", metavar="<arg>", help="Name servers, separated by ';'.")
     for option in command.options:
         names = [f"-{option.letter}"] if len(option.letter) == 1 else []
         names.append(f"--{option.name}")

@@ -1,7 +1,7 @@
-"""Rows on stdout, in the form that was asked for.
+"""Rows on stdout, in the chosen format.
 
-A row is a frozen dataclass. Its fields are the columns; headings and JSON's names are made of theirs. What is not known
-is None: `-` in a table, null in JSON, nothing in CSV. A field made with `hidden()` is left out of tables only.
+A row is a frozen dataclass. Its fields are the columns and give the headings and JSON names. An unknown value is None:
+`-` in a table, null in JSON, empty in CSV. A field made with `hidden()` is left out of tables only.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Output(StrEnum):
 
 
 def hidden(default: Any = dataclasses.MISSING) -> Any:
-    """A field that tables leave out, for want of room."""
+    """A field that tables leave out to save room."""
     return dataclasses.field(default=default, metadata={"hidden": True})
 
 
 class Printer:
-    """Prints results in one form. With `bold` the headings of tables stand out, as on a terminal."""
+    """Prints results in one format. `bold` makes table headings stand out on a terminal."""
 
     def __init__(self, output: Output, *, bold: bool = False) -> None:
         self.output = output
@@ -67,7 +67,7 @@ class Printer:
                     _say(name)
 
     def record(self, fields: Mapping[str, Any]) -> None:
-        """One thing by its fields, the names of which are printed as they are."""
+        """One thing, field by field, with field names printed unchanged."""
         match self.output:
             case Output.table:
                 self._lines(["KEY", "VALUE"], [[key, _cell(value)] for key, value in fields.items()], [False, False])
@@ -103,7 +103,7 @@ class Printer:
 
 
 class Stream:
-    """Rows one by one, as they come. JSON is one array, which is only complete after `end`."""
+    """Rows one by one, as they come. JSON is one array, complete only after `end`."""
 
     def __init__(self, printer: Printer, of: type) -> None:
         self._printer = printer
@@ -134,7 +134,7 @@ class Stream:
     def _table_row(self, row: Any, *, first: bool) -> None:
         values = [getattr(row, name) for name in self._names]
         cells = [_cell(value) for value in values]
-        # Columns only ever grow, so that lines under each other mostly fit.
+        # Columns only ever grow, so that lines mostly line up.
         self._widths = [max(had, width(cell)) for had, cell in zip(self._widths, cells, strict=True)]
         if first:
             self._right = [_is_number([value]) for value in values]
@@ -144,7 +144,7 @@ class Stream:
 
 @contextmanager
 def whole_file(file: Path) -> Iterator[Path]:
-    """A file to write to that becomes `file` at the end, unless something fails: it is never half written."""
+    """A temporary file that replaces `file` at the end, unless something fails: `file` is never half written."""
     part = file.with_name(file.name + ".part")
     try:
         yield part
@@ -183,7 +183,7 @@ def _object(row: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say."""
+    """The value as JSON can express it."""
     if dataclasses.is_dataclass(value):
         return _object(value)
     if isinstance(value, Mapping):
@@ -203,7 +203,7 @@ def _is_number(values: Iterable[Any]) -> bool:
 
 
 def _cell(value: Any) -> str:
-    """The text in a table, always one line: what servers and messages say may contain anything."""
+    """The text in a table, always one line: texts from servers and messages may contain anything."""
     if value is None or value in ("", (), {}):
         return _UNKNOWN
     if isinstance(value, bool):
@@ -222,7 +222,7 @@ def _cell(value: Any) -> str:
 
 
 def one_line(text: str) -> str:
-    """`text` without what would move a terminal's cursor."""
+    """`text` without characters that would move a terminal's cursor."""
     return (
         text
         if text.isprintable()
@@ -249,7 +249,7 @@ def _csv(heads: Sequence[str] | None, lines: Iterable[Sequence[str]]) -> None:
 
 
 def _yaml(value: Any, indent: str = "") -> Iterator[str]:
-    """The lines of a value that JSON could say, too."""
+    """The YAML lines of a JSON value."""
     if isinstance(value, dict) and value:
         for key, each in value.items():
             if isinstance(each, dict | list) and each:
@@ -267,8 +267,8 @@ def _yaml(value: Any, indent: str = "") -> Iterator[str]:
 
 
 def _yaml_scalar(value: Any) -> str:
-    """Text that could be taken for something else is quoted as in JSON, which YAML 1.2 understands."""
+    """Quote text that YAML could mistake for something else, as JSON does; YAML 1.2 reads that."""
     if isinstance(value, str) and _PLAIN_YAML.fullmatch(value) and value.lower() not in _YAML_WORDS:
-        # A leading % would be a directive.
+        # A leading % would start a directive.
         return json.dumps(value) if value.startswith("%") else value
     return json.dumps(value, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """Arguments and options that many verbs take.
 
-A parameter of the name `topic` or `group` is completed by the shell, and answered with the nearest names if it is none.
+The shell completes a parameter named `topic` or `group`; if its value does not exist, the error suggests similar names.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ TopicOption = Annotated[str | None, typer.Option("-t", "--topic", metavar="TOPIC
 ClusterName = Annotated[str | None, typer.Option("-c", "--cluster", metavar="NAME", help="Only this cluster.")]
 Brokers = Annotated[
     list[str] | None,
-    typer.Option("-b", "--broker", metavar="NAME", help="Only this broker, by name or address; may be repeated."),
+    typer.Option("-b", "--broker", metavar="NAME", help="Only this broker, by name or address; repeatable."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a change is made: on some brokers, in a cluster, or everywhere."""
+    """Where to make a change: on some brokers, in a cluster, or everywhere."""
 
     cluster: ClusterName = None
     brokers: Brokers = None
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """As the methods of an AdminClient take it."""
+        """The form that AdminClient's methods expect."""
         return {"cluster": self.cluster, "brokers": self.brokers or None}
 
     def __str__(self) -> str:
@@ -48,12 +48,12 @@ _PAIR = re.compile(r"([^=\s]+)=(.*)", re.DOTALL)
 def perm_of(text: str) -> int:
     """The bits of a permission: r, w, rw, or RocketMQ's 4, 2, 6."""
     if text.lower() not in _PERMS:
-        raise CommandFailed(f"{text!r} is no permission; write r, w or rw (4, 2, 6)", Exit.USAGE)
+        raise CommandFailed(f"{text!r} is not a permission; use r, w or rw (4, 2, 6)", Exit.USAGE)
     return _PERMS[text.lower()]
 
 
 def pairs_of(words: list[str]) -> dict[str, str]:
-    """KEY=VALUE words as a table; two words without = are a key and its value."""
+    """KEY=VALUE words as a dict; two words without = are a key and its value."""
     if len(words) == 2 and not any("=" in word for word in words):
         return {words[0]: words[1]}
     pairs = {}

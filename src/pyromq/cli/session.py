@@ -1,4 +1,4 @@
-"""Session: what a verb works with while it runs."""
+"""Session: everything a verb works with while it runs."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Asked:
 
 
 class Session:
-    """What a verb works with. `admin` is started; it is there unless the verb said `connects=False`.
+    """What a verb works with. `admin` is started, unless the verb has `connects=False`.
 
-    `exit_code` is what the command ends with if nothing fails.
+    `exit_code` is the exit code if nothing fails.
     """
 
     admin: AdminClient
@@ -51,9 +51,9 @@ class Session:
         self.exit_code = Exit.OK
 
     def show(self, listing: Listing[Any]) -> None:
-        """Print a table now, as before a question about it; a verb that returns it has it printed, too.
+        """Print a table now, for example before asking about it. A table that the verb returns is printed anyway.
 
-        What is missing in it is said on stderr, and makes the command end with 1.
+        Missing parts are reported on stderr and make the exit code 1.
         """
         self.printer.rows(listing.of, listing.rows)
         if listing.summary and self.printer.output is Output.table:
@@ -62,26 +62,26 @@ class Session:
         self.incomplete(listing.missing)
 
     def incomplete(self, missing: Iterable[Missing]) -> None:
-        """Say who is missing in what was printed, which makes the command end with 1."""
+        """Report which servers are missing from the output, and make the exit code 1."""
         for each in missing:
             self.note(f"incomplete: {each}")
             if self.exit_code is Exit.OK:
                 self.exit_code = Exit.REFUSED
 
     def note(self, line: str) -> None:
-        """Say something that is not part of the result."""
+        """Print a remark on stderr."""
         print(f"{self.asked.command}: {one_line(line)}", file=sys.stderr)
 
     def text(self, text: str) -> None:
-        """Print what is no table, such as stacks; with an output for programs it is left out."""
+        """Print free text, such as stacks; left out when the output is for programs."""
         if self.printer.output is Output.table:
             print(text)
 
     def agreed(self, what: str, *, dangerous: bool = False) -> bool:
         """Whether to do `what`, an imperative: "delete topic orders". Ask before every change.
 
-        False under --dry-run, having said what would be done. What is `dangerous` needs --yes, or a yes at the
-        terminal; CommandFailed without.
+        With --dry-run it prints what it would do and returns False. A `dangerous` change needs --yes or a yes at the
+        terminal; otherwise CommandFailed.
         """
         if self.asked.dry_run:
             self.note(f"would {what}")
@@ -92,11 +92,11 @@ class Session:
             if _asked(f"{one_line(what[:1].upper() + what[1:])}? [y/N] "):
                 return True
             raise CommandFailed("nothing was changed", Exit.REFUSED)
-        raise CommandFailed(f"nothing was changed; to {what}, say --yes", Exit.USAGE)
+        raise CommandFailed(f"nothing was changed; to {what}, add --yes", Exit.USAGE)
 
 
 def _asked(question: str) -> bool:
-    """Ask at the terminal. Nothing else goes on meanwhile, and the time is not counted."""
+    """Ask at the terminal. Everything else waits, and the deadline does not count this time."""
     from pyromq.client.admin.fan_out import more_time
 
     began = time.monotonic()

@@ -1,6 +1,6 @@
-"""Plain tables: columns padded with blanks, numbers to the right, nothing cut off, so that one can copy and grep.
+"""Plain tables: columns padded with blanks, numbers right-aligned, nothing cut off, easy to copy and grep.
 
-Made here, since importing a library for it would take as long as the whole command.
+Written here because importing a library would take as long as the whole command.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _GAP = "  "
 
 
 def table(headings: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
-    """The lines of a table, the first being the headings. `right` says which columns are aligned to the right."""
+    """The lines of a table, headings first. `right` says which columns are right-aligned."""
     columns = [list(column) for column in zip(headings, *cells, strict=True)]
     widths = [max(map(width, column)) for column in columns]
     for line in (headings, *cells):
@@ -33,7 +33,7 @@ def aligned(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) 
 
 
 def width(text: str) -> int:
-    """How many places a terminal needs for it: Chinese characters take two each."""
+    """Its width on a terminal: Chinese characters take two columns each."""
     if text.isascii():
         return len(text)
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)

@@ -2,7 +2,7 @@
 
     now · 1768867200000 (ms since 1970) · 2026-01-31T12:00:00+01:00 · -15m, -1h30m · 2026-01-31#12:00:00:000
 
-The last one is RocketMQ's own form. A time without an offset is meant where the command runs.
+The last one is RocketMQ's own form. A time without an offset is local time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def parse_time(text: str, now: datetime) -> datetime:
-    """What `text` means at the moment `now`, with its offset. Raises ConfigError."""
+    """The time that `text` stands for, as of `now`, with its offset. Raises ConfigError."""
     text = text.strip()
     try:
         return _parsed(text, now)
     except (ValueError, OverflowError):
-        raise ConfigError(f"{text!r} is no time; write {FORMS}") from None
+        raise ConfigError(f"{text!r} is not a time; use {FORMS}") from None
 
 
 def _parsed(text: str, now: datetime) -> datetime:
@@ -45,7 +45,7 @@ def _parsed(text: str, now: datetime) -> datetime:
 
 
 def show_time(when: datetime) -> str:
-    """To the millisecond, in the time of this machine, with its offset."""
+    """Local time to the millisecond, with its offset."""
     return when.astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 

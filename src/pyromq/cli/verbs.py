@@ -1,6 +1,6 @@
-"""Apps and verbs: what makes a coroutine function a verb of `pyromq <noun>`, with the options that all verbs have.
+"""Turn a coroutine function into a verb of `pyromq <noun>`, with the options all verbs share.
 
-How a noun is written stands in `pyromq/cli/__init__.py`.
+`pyromq/cli/__init__.py` explains how to write a noun.
 """
 
 from __future__ import annotations
@@ -27,20 +27,24 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 
 Verb = TypeVar("Verb", bound="Callable[..., Any]")
 
-Namesrv = Annotated[str | None, typer.Option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers, by ';'.")]
+Namesrv = Annotated[
+    str | None, typer.Option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers, separated by ';'.")
+]
 ContextName = Annotated[str | None, typer.Option("--context", metavar="NAME", help="A saved connection.")]
-OutputForm = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
-Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SEC", min=0.1, help="For the whole command.")]
+OutputForm = Annotated[Output, typer.Option("-o", "--output", help="Output format.")]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", metavar="SEC", min=0.1, help="Time limit for the whole command.")
+]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Plain text; also with NO_COLOR set.")]
 Watch = Annotated[float | None, typer.Option("--watch", metavar="SEC", min=0.1, help="Repeat until Ctrl-C.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
 
 
 def new_app(sentence: str, *, alone: bool = False) -> typer.Typer:
     """The typer app of a noun, or of a word between noun and verb (`app.add_typer(offsets, name="offsets")`).
 
-    With `alone` the noun is itself the verb, as in `pyromq doctor`: the one of its name.
+    With `alone` the noun is itself the verb, as in `pyromq doctor`.
     """
     app = typer.Typer(
         help=sentence,
@@ -51,13 +55,13 @@ def new_app(sentence: str, *, alone: bool = False) -> typer.Typer:
         context_settings=_HELP,
     )
     if not alone:
-        # Without it typer would drop the name of a verb that is alone.
+        # Without it typer would drop the name of an app's only verb.
         app.callback()(_nothing)
     return app
 
 
 def run_app(app: typer.Typer, noun: str, arguments: list[str]) -> int:
-    """Run a noun; the result is the exit code of the process."""
+    """Run a noun; returns the exit code."""
     words = common_last(arguments)
     if words and words[0] == "help":
         words = ["--help"]
@@ -69,9 +73,9 @@ def run_app(app: typer.Typer, noun: str, arguments: list[str]) -> int:
 
 
 def narrowed(app: typer.Typer, words: Sequence[str]) -> typer.Typer:
-    """The app with only the verb that is asked for; all of it for help and for unknown words.
+    """The app reduced to the verb that was called; the whole app for help and unknown words.
 
-    Typer builds a validator for each parameter of each verb, which for twelve verbs takes longer than what they do.
+    Typer builds a validator for each parameter of each verb; for twelve verbs that takes longer than running one.
     """
     first = words[0] if words else ""
     slim = copy.copy(app)
@@ -95,14 +99,14 @@ def _nothing() -> None:
 def reading(
     app: typer.Typer, name: str, *, timeout: float | None = TIMEOUT, connects: bool = True
 ) -> Callable[[Verb], Verb]:
-    """A verb that only looks: it has --watch. `timeout` None is for one that goes on until it is stopped."""
+    """A read-only verb, with --watch. `timeout` None lets it run until stopped."""
     return _verb(app, name, {"watch": (Watch, None)}, timeout, connects=connects)
 
 
 def changing(
     app: typer.Typer, name: str, *, timeout: float | None = TIMEOUT, connects: bool = True
 ) -> Callable[[Verb], Verb]:
-    """A verb that changes something: it has --yes and --dry-run, and asks `session.agreed` before it does."""
+    """A verb that changes something: it has --yes and --dry-run, and asks `session.agreed` first."""
     return _verb(app, name, {"yes": (Yes, False), "dry_run": (DryRun, False)}, timeout, connects=connects)
 
 
@@ -143,7 +147,7 @@ def _verb(
 
 
 def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    """What a parameter of a verb stands for: itself, or, if it is a dataclass, each of its fields."""
+    """A verb's parameter as options: itself, or each field if it is a dataclass."""
     if not dataclasses.is_dataclass(parameter.annotation):
         return [parameter]
     hints = get_type_hints(parameter.annotation, include_extras=True)
@@ -156,7 +160,7 @@ def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
 def _declare(
     command: Callable[..., None], own: Sequence[inspect.Parameter], common: Mapping[str, tuple[Any, Any]]
 ) -> None:
-    """Tell typer of the parameters: those of the verb but for the session, then the common ones."""
+    """Tell typer the parameters: the verb's own without the session, then the common ones."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [
         inspect.Parameter("ctx", keyword, annotation=typer.Context),

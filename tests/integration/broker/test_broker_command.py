@@ -104,7 +104,7 @@ async def test_a_signal_ends_it_cleanly_and_it_comes_back_with_everything(tmp_pa
                     f" and name server is {name_server.address}"
                 )
                 where = await asyncio.to_thread(line_with, process, "Listening")
-                reach = "for anyone who can reach this machine"
+                reach = "open to anyone who can reach this machine"
                 assert where == f"Listening on 0.0.0.0:{port}, {reach}; nothing is authenticated."
                 assert await peer.brokers(name_server.address) == {("broker-a", 0): address}
                 for _ in range(10):

@@ -120,7 +120,7 @@ def test_log_files_are_opened_anew_when_that_is_asked(tmp_path, server):
         [file] = (tmp_path / "logs").iterdir()
         moved = file.rename(tmp_path / "moved.log")
         process.send_signal(signal.SIGUSR1)
-        until(lambda: file.exists() and "log files opened anew" in file.read_text())
+        until(lambda: file.exists() and "log files reopened" in file.read_text())
         code, _, err = stop(process, signal.SIGTERM)
         assert (code, err) == (0, "")
     assert "stopping on SIGTERM" in file.read_text()

@@ -42,11 +42,11 @@ def one_sentence(err):
     [
         (
             (),
-            r"Listening on 127\.0\.0\.1:\d+, for this machine only; nothing is authenticated\. --listen 0.*",
+            r"Listening on 127\.0\.0\.1:\d+, open to this machine only; nothing is authenticated\. --listen 0.*",
         ),
         (
             ("--listen", "0.0.0.0"),
-            r"Listening on 0\.0\.0\.0:\d+, for anyone who can reach this machine; nothing is auth.*",
+            r"Listening on 0\.0\.0\.0:\d+, open to anyone who can reach this machine; nothing is auth.*",
         ),
     ],
 )

@@ -129,7 +129,7 @@ def test_settings_are_made_changed_and_deleted(pyromq, group):
 
 
 def test_members_say_what_they_do(pyromq, cluster, topic, consumed):
-    assert pyromq("group", "clients", consumed).err.endswith(f"nobody of group {consumed} is online\n")
+    assert pyromq("group", "clients", consumed).err.endswith(f"group {consumed} has no members online\n")
     with Online(cluster.namesrv, consumed, topic) as member:
         send(cluster.namesrv, topic, 4)
         member.has(4)
@@ -156,7 +156,7 @@ def test_an_online_group_gets_messages_of_the_last_hour_again(pyromq, cluster, t
         ended = pyromq("group", "offsets", "reset", consumed, "-t", topic, "--to-time", "-1h", "--yes")
         assert ended.code == 0, ended.err
         assert "REPLAYS" in ended.out
-        assert "; told " in ended.err
+        assert "; notified " in ended.err
         member.has(4 + 16)
 
 

@@ -100,7 +100,7 @@ def test_a_file_is_planned_applied_and_then_fulfilled(pyromq, file):
     [group] = pyromq.rows("group", "describe", "appliers")
     assert group["retryMax"] == 3
     again = pyromq("apply", "-f", str(file))
-    assert (again.code, again.lines[-1]) == (0, "0 to create, 0 to update, 2 as they should be")
+    assert (again.code, again.lines[-1]) == (0, "0 to create, 0 to update, 2 unchanged")
 
 
 def test_settings_that_are_there_are_changed_only_on_a_yes(pyromq, topic, tmp_path):

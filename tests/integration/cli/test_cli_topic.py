@@ -17,7 +17,7 @@ def test_a_topic_is_made_seen_changed_and_deleted(pyromq):
     assert (settings["perm"], settings["readQueues"], settings["writeQueues"]) == ("r", 3, 3)
     refused = pyromq("topic", "delete", "short-lived")
     assert (refused.code, refused.out) == (2, "")
-    assert "say --yes" in refused.err
+    assert "add --yes" in refused.err
     assert pyromq("topic", "delete", "short-lived", "--dry-run", "--yes").code == 0
     assert "short-lived" in pyromq("topic", "list", "-o", "name").lines
     assert pyromq("topic", "delete", "short-lived", "--yes").code == 0

@@ -82,7 +82,7 @@ def test_both_serve_until_a_signal_and_need_no_home_of_rocketmq(tmp_path, name):
     ) as process:
         try:
             assert "boot success. serializeType=JSON" in line_with(process, "boot success")
-            assert line_with(process, "Listening").endswith("for this machine only; nothing is authenticated.")
+            assert line_with(process, "Listening").endswith("open to this machine only; nothing is authenticated.")
             code, _, err = stop(process)
         finally:
             if process.poll() is None:

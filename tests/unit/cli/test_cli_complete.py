@@ -1,4 +1,4 @@
-"""What could stand next on a command line."""
+"""Completion: suggestions for the next word of a command line."""
 
 from __future__ import annotations
 

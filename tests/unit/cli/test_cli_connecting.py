@@ -74,7 +74,7 @@ def test_the_file_is_read_again_as_it_was_written_and_by_its_owner_only(environ,
 
 
 def test_an_unknown_context_is_answered_with_those_there_are(environ, saved):
-    with pytest.raises(CommandFailed, match=r"there is no context prd; there are: prod"):
+    with pytest.raises(CommandFailed, match=r"there is no context prd; known contexts: prod"):
         target(None, "prd", environ)
 
 

@@ -49,7 +49,7 @@ def test_every_kind_of_failure_has_its_exit_code(error, code):
 def test_the_next_step_is_said_where_there_is_one():
     assert "pyromq up" in next_step(DOWN)
     assert "PYROMQ_ACCESS_KEY" in next_step(NoPermission("no"))
-    assert "does not know" in next_step(RequestCodeNotSupported("no"))
+    assert "does not support" in next_step(RequestCodeNotSupported("no"))
     assert next_step(ServerError("no")) == ""
 
 
@@ -66,4 +66,4 @@ def test_a_name_that_is_not_there_is_told_with_what_to_do():
     near = not_found("topic", "order", ["orders"], "a:9876")
     assert str(near) == "there is no topic order at a:9876; did you mean orders?"
     assert near.exit_code is Exit.NOT_FOUND
-    assert str(not_found("group", "x", [], "a:9876")).endswith("`pyromq group list` shows what there is")
+    assert str(not_found("group", "x", [], "a:9876")).endswith("`pyromq group list` lists them")

@@ -125,7 +125,7 @@ def test_rows_of_a_generator_are_printed_as_they_come(capsys):
 def test_a_dangerous_change_needs_a_yes(capsys):
     code, out, err = run(capsys, "drop", "x")
     assert (code, out) == (2, "")
-    assert err == "pyromq thing drop: nothing was changed; to drop x, say --yes\n"
+    assert err == "pyromq thing drop: nothing was changed; to drop x, add --yes\n"
     assert run(capsys, "drop", "x", "--yes")[:2] == (0, "KEY      VALUE\ndropped  x\n")
 
 

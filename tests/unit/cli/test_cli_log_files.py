@@ -159,7 +159,7 @@ def test_what_is_said_again_is_counted_until_something_else_is_said(folded):
     lines, handler, _ = folded
     for text in ("disk is full", "disk is full", "disk is full", "disk has room"):
         handler.handle(record(text))
-    assert lines == ["disk is full", "disk is full (2 times more)", "disk has room"]
+    assert lines == ["disk is full", "disk is full (+2 more)", "disk has room"]
 
 
 def test_the_same_words_at_another_level_or_by_another_are_not_the_same(folded):
@@ -175,7 +175,7 @@ def test_what_goes_on_being_said_is_written_every_now_and_then(folded):
         handler.handle(record("x"))
     clock[0] += 60
     handler.handle(record("x"))
-    assert lines == ["x", "x (2 times more)", "x"]
+    assert lines == ["x", "x (+2 more)", "x"]
 
 
 def test_the_count_is_told_in_the_end(folded):
@@ -183,7 +183,7 @@ def test_the_count_is_told_in_the_end(folded):
     handler.handle(record("x"))
     handler.handle(record("x"))
     handler.close()
-    assert lines == ["x", "x (1 times more)"]
+    assert lines == ["x", "x (+1 more)"]
 
 
 def test_what_is_no_warning_is_never_folded(folded):

@@ -33,7 +33,7 @@ def test_the_version_is_that_of_the_package(capsys):
 
 def test_an_unknown_command_is_answered_with_the_nearest(capsys):
     assert run(capsys, "namserv") == (2, "", "pyromq: no command 'namserv'; did you mean namesrv?\n")
-    assert run(capsys, "zzz") == (2, "", "pyromq: no command 'zzz'; pyromq --help lists what there is\n")
+    assert run(capsys, "zzz") == (2, "", "pyromq: no command 'zzz'; pyromq --help lists all commands\n")
 
 
 def test_help_imports_no_command_and_no_framework():

@@ -48,14 +48,14 @@ def test_an_empty_file_has_no_messages(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{broken\n", "line 1: it is no JSON"),
-        (line() + "{}\n", "line 2: it has no body"),
-        (line(topic=None), "it has no topic"),
-        (line(body=7), "it has no body"),
-        (line(encoding="base64", body="!"), "its body is no base64"),
+        ("{broken\n", "line 1: not JSON"),
+        (line() + "{}\n", "line 2: no body"),
+        (line(topic=None), "no topic"),
+        (line(body=7), "no body"),
+        (line(encoding="base64", body="!"), "the body is not base64"),
         (line(properties=[1]), "keys, properties or flag"),
         (line(keys="a"), "keys, properties or flag"),
-        ("topic,body,flag\norders,x,many\n", "line 2: it is not what"),
+        ("topic,body,flag\norders,x,many\n", "line 2: not what"),
         ("just text\n", None),
     ],
 )

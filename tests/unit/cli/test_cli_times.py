@@ -37,7 +37,7 @@ def test_every_form_is_understood(text, meant):
 
 @pytest.mark.parametrize("text", ["", "soon", "-15", "15m", "2026-13-01", "-999999999w", "9" * 15])
 def test_what_is_no_time_is_answered_with_the_forms(text):
-    with pytest.raises(ConfigError, match=r"is no time; write now, ms since 1970"):
+    with pytest.raises(ConfigError, match=r"is not a time; use now, ms since 1970"):
         parse_time(text, NOW)
 
 

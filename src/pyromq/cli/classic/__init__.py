@@ -1,5 +1,5 @@
-"""RocketMQ's `mqadmin`: its subcommands by their names, options and headings, so that scripts go on working.
+"""RocketMQ's `mqadmin`: its subcommands with their names, options and headings, so that scripts keep working.
 
-Each module has the subcommands of one subject; `commands.py` is the table they are in, and `java_text.py` how Java
-writes values. What they print follows mqadmin 5.5.0, the exit codes and the errors are ours.
+Each module has the subcommands of one subject; `commands.py` holds their table, and `java_text.py` writes values as
+Java does. The output follows mqadmin 5.5.0; exit codes and errors are ours.
 """

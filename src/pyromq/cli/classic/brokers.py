@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..session import Session
 
-ANY_CLUSTER = Opt("c", "cluster", "A cluster; without it and without -b all of them.")
+ANY_CLUSTER = Opt("c", "cluster", "Cluster; all clusters without -c and -b.")
 
 _BASE = "{:<22}  {:<22}  {:<4}  {:<22} {:<16}  {:>16}  {:>30}  {:<22}  {:>11}  {:<12}  {:<8}  {:>10}"
 _BASE_HEADINGS = "{:<22}  {:<22}  {:<4}  {:<22} {:<16}  {:>16}  {:>30}  {:<22}  {:<11}  {:<12}  {:<8}  {:<10}"
@@ -42,7 +42,7 @@ _UNKNOWN = "-"
 @classic(
     "clusterList",
     Opt("m", "moreStats", "Totals of today and yesterday.", value=False),
-    Opt("i", "interval", "Again and again, with so many seconds between.", kind=float),
+    Opt("i", "interval", "Repeat, with this many seconds between rounds.", kind=float),
     CLUSTER,
 )
 async def cluster_list(session: Session, args: argparse.Namespace) -> None:
@@ -98,7 +98,7 @@ def _totals(runtime: Mapping[str, str] | None) -> list[str]:
 
 
 def _first(runtime: Mapping[str, str], key: str) -> float:
-    """0 for what a broker of another version does not say."""
+    """0 for a figure that a broker of another version does not report."""
     return number(runtime, key) or 0.0
 
 
@@ -135,7 +135,7 @@ async def _print_config(session: Session, line: str, address: str) -> None:
     "updateBrokerConfig",
     BROKER_ADDR,
     CLUSTER,
-    Opt("a", "updateAllBroker", "Slaves, too."),
+    Opt("a", "updateAllBroker", "Include slaves."),
     Opt("k", "key", "The setting.", required=True),
     Opt("v", "value", "Its value.", required=True),
 )
@@ -148,9 +148,9 @@ async def update_broker_config(session: Session, args: argparse.Namespace) -> No
 
 @classic(
     "brokerConsumeStats",
-    Opt("b", "brokerAddr", "Address of a broker.", required=True),
-    Opt("t", "timeoutMillis", "For the request.", kind=int),
-    Opt("l", "level", "Only queues where a group is at least so far behind.", kind=int),
+    Opt("b", "brokerAddr", "Broker address.", required=True),
+    Opt("t", "timeoutMillis", "Timeout of the request, in ms.", kind=int),
+    Opt("l", "level", "Only queues where a group lags at least this far behind.", kind=int),
     Opt("o", "order", "Only ordered topics."),
     timeout=60.0,
 )
@@ -167,13 +167,13 @@ async def broker_consume_stats(session: Session, args: argparse.Namespace) -> No
     print(f"\nDiff Total: {found.total_diff}")
 
 
-@classic("wipeWritePerm", Opt("b", "brokerName", "The name of a broker.", required=True))
+@classic("wipeWritePerm", Opt("b", "brokerName", "Broker name.", required=True))
 async def wipe_write_perm(session: Session, args: argparse.Namespace) -> None:
     for address, topics in (await session.admin.brokers.wipe_write_perm(args.b)).items():
         print(f"wipe write perm of broker[{args.b}] in name server[{address}] OK, {topics}")
 
 
-@classic("addWritePerm", Opt("b", "brokerName", "The name of a broker.", required=True))
+@classic("addWritePerm", Opt("b", "brokerName", "Broker name.", required=True))
 async def add_write_perm(session: Session, args: argparse.Namespace) -> None:
     for address, topics in (await session.admin.brokers.add_write_perm(args.b)).items():
         print(f"add write perm of broker[{args.b}] in name server[{address}] OK, {topics}")
@@ -186,7 +186,7 @@ async def _addresses(session: Session, args: argparse.Namespace, *, masters_only
     return addresses_in(await session.admin.brokers.cluster_info(), cluster, everyone=not masters_only)
 
 
-# Cleaning: what nobody needs any more goes now instead of at night
+# Cleaning: delete unneeded files now instead of at night
 
 
 @classic("cleanExpiredCQ", BROKER_ADDR, ANY_CLUSTER, timeout=60.0)

@@ -1,4 +1,4 @@
-"""The table of subcommands: each is a coroutine function and the options that it takes; what many of them share."""
+"""The table of subcommands: coroutine functions and their options, and helpers that many of them share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T", bound="Body")
 
 @dataclass(frozen=True, slots=True)
 class Opt:
-    """An option; its value is found by its letter. Without `value` it is a switch."""
+    """An option, looked up by its letter. Without `value` it is a switch."""
 
     letter: str
     name: str
@@ -40,7 +40,7 @@ class Opt:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A subcommand. `timeout` is for all of it, None for one that reads as long as there is something."""
+    """A subcommand. `timeout` covers the whole run; None lets it read as long as there is something."""
 
     name: str
     run: Run
@@ -52,7 +52,7 @@ COMMANDS: dict[str, Command] = {}
 
 
 def classic(name: str, *options: Opt, timeout: float | None = 10.0) -> Callable[[Run], Run]:
-    """Put a function into the table. Names are matched without regard to upper and lower case."""
+    """Register a function in the table. Names are matched ignoring case."""
 
     def register(run: Run) -> Run:
         COMMANDS[name.lower()] = Command(name, run, options, timeout)
@@ -61,28 +61,28 @@ def classic(name: str, *options: Opt, timeout: float | None = 10.0) -> Callable[
     return register
 
 
-BROKER_ADDR = Opt("b", "brokerAddr", "Address of a broker.")
+BROKER_ADDR = Opt("b", "brokerAddr", "Broker address.")
 CLUSTER = Opt("c", "clusterName", "A cluster.")
 TOPIC = Opt("t", "topic", "The topic.", required=True)
-CONFIG_FILE = Opt("f", "filename", "A file with a JSON array of their settings.", required=True)
+CONFIG_FILE = Opt("f", "filename", "File with a JSON array of their settings.", required=True)
 
 
 def place_of(args: argparse.Namespace, *, anywhere: bool = False) -> dict[str, Any]:
-    """Where a change is made: at the broker of -b, or in the cluster of -c; `anywhere` also without either."""
+    """Where to make a change: on the broker of -b, in the cluster of -c, or with `anywhere` on all without either."""
     if not args.b and not args.c and not anywhere:
-        raise CommandFailed("say a broker with -b or a cluster with -c", Exit.USAGE)
+        raise CommandFailed("give a broker with -b or a cluster with -c", Exit.USAGE)
     return {"cluster": None if args.b else args.c, "brokers": args.b}
 
 
 def read_configs(name: str, kind: type[T]) -> list[T]:
-    """The topics or groups in a file with a JSON array of them."""
+    """The topics or groups from a file that holds a JSON array of them."""
     from pyromq.protocol import fastjson
     from pyromq.protocol.bodies.conversion import convert
 
     try:
         found = fastjson.loads(Path(name).read_bytes())
         if not isinstance(found, list):
-            raise CommandFailed(f"{name} is no JSON array", Exit.USAGE)
+            raise CommandFailed(f"{name} is not a JSON array", Exit.USAGE)
         return [convert(kind, each) for each in found]
     except OSError as exc:
         raise CommandFailed(f"{name} cannot be read: {exc.strerror}", Exit.USAGE) from exc
@@ -91,7 +91,7 @@ def read_configs(name: str, kind: type[T]) -> list[T]:
 
 
 def write_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Write a file where mqadmin writes it. Anybody may have made that folder, and a link in it."""
+    """Write a file where mqadmin writes it. Anyone may have created that folder, or a link in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     with os.fdopen(file, "wb") as target:
@@ -99,5 +99,5 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def moment(text: str | None) -> datetime | None:
-    """A time as it was typed."""
+    """The time a user typed."""
     return None if text is None else parse_time(text, datetime.now().astimezone())

@@ -32,16 +32,16 @@ _OFFSET = "{:<32}  {:<32}  {:<4}  {:<20}"
 _POP_HEADINGS = _OFFSET
 _RATES_HEADINGS = "{:<64}  {:>14} {:>14} {:>14} {:>14} {:>18} {:>25}"
 _RATES = "{:<32}  {:>14.2f} {:>14.2f} {:>14.2f} {:>14.2f} {:>18.2f} {:>25}"
-_SETTLED_MS = 120_000  # a consumer that started after that may not have all subscriptions yet
+_SETTLED_MS = 120_000  # a consumer that started later may not have all subscriptions yet
 _ROUND = 60.0
 
 
 @classic(
     "consumerStatus",
     Opt("g", "consumerGroup", "The consumer group.", required=True),
-    Opt("i", "clientId", "Only this member; printed instead of written to a file."),
+    Opt("i", "clientId", "Only this member; prints it instead of writing a file."),
     BROKER_ADDR,
-    Opt("s", "jstack", "With the stacks of its threads.", value=False),
+    Opt("s", "jstack", "Include the stacks of its threads.", value=False),
     timeout=30.0,
 )
 async def consumer_status(session: Session, args: argparse.Namespace) -> None:
@@ -69,7 +69,7 @@ async def consumer_status(session: Session, args: argparse.Namespace) -> None:
 
 
 def _kept(now: int, client: str, text: str) -> Path:
-    """Where mqadmin keeps it: in a folder of this moment. An id from elsewhere names no other folder."""
+    """Where mqadmin keeps it: in a folder named after this moment. A hostile id must not escape from it."""
     path = Path(str(now)) / client.replace("/", "_").replace("\0", "_")
     try:
         path.parent.mkdir(exist_ok=True)
@@ -80,7 +80,7 @@ def _kept(now: int, client: str, text: str) -> Path:
 
 
 def subscribe_the_same(infos: Mapping[str, ConsumerRunningInfo], now: int) -> bool:
-    """Whether all members want the same; before the first has run two minutes they are taken to."""
+    """Whether all members subscribe alike; assumed until the first has run for two minutes."""
     first = next(iter(infos.values()))
     started = first.properties.get("PROP_CONSUMER_START_TIMESTAMP", "")
     age = now - int(started) if started.isdecimal() else 0
@@ -105,7 +105,7 @@ def trouble_lines(client: str, info: ConsumerRunningInfo, now: int) -> Iterator[
 
 
 def running_text(info: ConsumerRunningInfo) -> str:
-    """All that a consumer says of itself, as mqadmin writes it."""
+    """Everything a consumer reports about itself, as mqadmin writes it."""
     return "".join(f"{line}\n" for line in _running_lines(info))
 
 
@@ -183,7 +183,7 @@ async def start_monitoring(session: Session, args: argparse.Namespace) -> None:
 
 
 async def monitor_round(session: Session) -> None:
-    """One look at all groups."""
+    """Check all groups once."""
     brokers = brokers_in(await session.admin.brokers.cluster_info())
     answers = await fan_out(brokers, session.admin.brokers.consume_stats)
     groups = {group for group in await session.admin.groups.names() if not is_system_group(group)}
@@ -223,12 +223,12 @@ async def _of_members(session: Session, groups: Iterable[str], now: int) -> list
     Opt("t", "topicName", "The topic.", required=True),
     Opt("g", "groupName", "The consumer group.", required=True),
     Opt("m", "mode", "PULL or POP.", required=True),
-    Opt("q", "popShareQueueNum", "With POP: how many others share the queues of a member; 0 is all.", kind=int),
+    Opt("q", "popShareQueueNum", "With POP: how many others share a member's queues; 0 is all.", kind=int),
 )
 async def set_consume_mode(session: Session, args: argparse.Namespace) -> None:
     place = place_of(args)
     if args.m not in MessageRequestMode.__members__:
-        raise CommandFailed(f"{args.m!r} is no mode; write PULL or POP", Exit.USAGE)
+        raise CommandFailed(f"{args.m!r} is not a mode; use PULL or POP", Exit.USAGE)
     share = args.q or 0
     mode = MessageRequestMode[args.m]
     for address in await session.admin.groups.set_request_mode(args.g, args.t, mode, share_queues=share, **place):

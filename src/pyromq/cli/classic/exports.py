@@ -1,7 +1,7 @@
-"""Subcommands that write what a cluster is to files: `<folder>/metadata.json`, `configs.json`, `metrics.json`.
+"""Subcommands that describe a cluster in files: `<folder>/metadata.json`, `configs.json`, `metrics.json`.
 
-Where clusters have several brokers, the queues of a topic are added up, as RocketMQ does: such a file is for sizing.
-For what can be applied again there is `pyromq export`.
+With several brokers, the queues of a topic are added up, as RocketMQ does: such a file is for sizing. Use
+`pyromq export` for a file that can be applied again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     from ..session import Session
 
-FOLDER = Opt("f", "filePath", "The folder to write to; /tmp/rocketmq/export without it.")
+FOLDER = Opt("f", "filePath", "Folder to write to; /tmp/rocketmq/export by default.")
 OF_CLUSTER = Opt("c", "clusterName", "The cluster.", required=True)
 
 _FOLDER = "/tmp/rocketmq/export"  # where scripts look for it
-# Of the settings of a broker those that matter to whoever compares clusters.
+# The broker settings that matter when comparing clusters.
 _KEYS = (
     "brokerClusterName",
     "brokerId",
@@ -65,7 +65,7 @@ _KEYS = (
     FOLDER,
     Opt("t", "topic", "Only topics.", value=False),
     Opt("g", "subscriptionGroup", "Only groups.", value=False),
-    Opt("s", "specialTopic", "Retry and dead-letter topics, too.", value=False),
+    Opt("s", "specialTopic", "Include retry and dead-letter topics.", value=False),
     timeout=30.0,
 )
 async def export_metadata(session: Session, args: argparse.Namespace) -> None:
@@ -178,7 +178,7 @@ def _day(load: Load) -> dict[str, int]:
 
 
 def _known(figures: Mapping[str, float | None]) -> dict[str, str]:
-    """Figures that brokers tell as text; those that they do not tell are left out."""
+    """Figures that brokers report as text, without the missing ones."""
     return {key: str(value) for key, value in figures.items() if value is not None}
 
 

@@ -48,10 +48,10 @@ _CLIENT = "{:<36} {:<22} {:<10} {}"
     Opt("d", "consumeBroadcastEnable", "true or false."),
     Opt("o", "consumeMessageOrderly", "true or false."),
     Opt("q", "retryQueueNums", "Queues of the retry topic.", kind=int),
-    Opt("r", "retryMaxTimes", "How often a message is tried.", kind=int),
-    Opt("p", "groupRetryPolicy", "When it is tried again, as JSON."),
-    Opt("i", "brokerId", "The broker id to consume from.", kind=int),
-    Opt("w", "whichBrokerWhenConsumeSlowly", "The broker id for who is slow.", kind=int),
+    Opt("r", "retryMaxTimes", "Number of retries of a message.", kind=int),
+    Opt("p", "groupRetryPolicy", "Retry policy, as JSON."),
+    Opt("i", "brokerId", "Broker id to consume from.", kind=int),
+    Opt("w", "whichBrokerWhenConsumeSlowly", "Broker id for slow consumers.", kind=int),
     Opt("a", "notifyConsumerIdsChanged", "true or false."),
     Opt("attributes", "attributes", "+a=b,+c=d,-e"),
 )
@@ -94,11 +94,11 @@ def _policy(text: str | None) -> GroupRetryPolicy | None:
     try:
         return GroupRetryPolicy.decode(text.encode())
     except PyroMQError as exc:
-        raise CommandFailed(f"-p is no retry policy: {exc}", Exit.USAGE) from exc
+        raise CommandFailed(f"-p is not a retry policy: {exc}", Exit.USAGE) from exc
 
 
 def _wire_fields(config: SubscriptionGroupConfig) -> dict[str, object]:
-    """All settings by their names on the wire, those that are not sent too."""
+    """All settings by their wire names, including those that are not sent."""
     names = {each.name: each.encode_name for each in msgspec.structs.fields(SubscriptionGroupConfig)}
     return {wire: getattr(config, name) for name, wire in names.items()}
 
@@ -144,9 +144,9 @@ async def get_consumer_config(session: Session, args: argparse.Namespace) -> Non
 
 @classic(
     "consumerProgress",
-    Opt("g", "groupName", "The consumer group; without it all."),
+    Opt("g", "groupName", "The consumer group; all if omitted."),
     Opt("t", "topicName", "Only this topic."),
-    Opt("s", "showClientIP", "true: who has each queue."),
+    Opt("s", "showClientIP", "true: show which member has each queue."),
     Opt("c", "cluster", "A cluster."),
     timeout=30.0,
 )
@@ -232,7 +232,7 @@ async def consumer_connection(session: Session, args: argparse.Namespace) -> Non
     print(f"ConsumeFromWhere: {found.consume_from_where.value if found.consume_from_where else 'null'}")
 
 
-@classic("producer", Opt("b", "broker", "Address of a broker.", required=True))
+@classic("producer", Opt("b", "broker", "Broker address.", required=True))
 async def producers(session: Session, args: argparse.Namespace) -> None:
     for group, members in (await session.admin.groups.all_producers(args.b)).items():
         if not members:
@@ -248,7 +248,7 @@ async def producers(session: Session, args: argparse.Namespace) -> None:
 @classic(
     "producerConnection",
     Opt("g", "producerGroup", "The producer group.", required=True),
-    Opt("t", "topic", "A topic that it sends to.", required=True),
+    Opt("t", "topic", "A topic it sends to.", required=True),
 )
 async def producer_connection(session: Session, args: argparse.Namespace) -> None:
     for number, member in enumerate(await session.admin.groups.producers(args.g, args.t), start=1):

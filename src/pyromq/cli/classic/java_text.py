@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def front(text: str, size: int) -> str:
-    """At most `size` characters of it, as columns of a fixed width need them."""
+    """At most `size` characters, for columns of a fixed width."""
     return text[:size]
 
 
@@ -38,7 +38,7 @@ def bool_text(value: bool) -> str:
 
 
 def is_true(text: str | None, default: bool = False) -> bool:
-    """As Boolean.parseBoolean: everything but `true` is false."""
+    """Like Boolean.parseBoolean: anything but `true` is false."""
     return default if text is None else text.strip().lower() == "true"
 
 

@@ -1,4 +1,4 @@
-"""Subcommands that send messages to see how long it takes. Every broker has a topic of its own name for that."""
+"""Subcommands that send messages to measure latency. Every broker has a topic of its own name for that."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from ..session import Session
 
-AMOUNT = Opt("a", "amount", "How many messages; 100 without it.", kind=int)
-SIZE = Opt("s", "size", "Bytes of a body; 128 without it.", kind=int)
+AMOUNT = Opt("a", "amount", "Number of messages; 100 by default.", kind=int)
+SIZE = Opt("s", "size", "Body size in bytes; 128 by default.", kind=int)
 
 _SENT = "{:<32}  {:<4}  {:<20}    {}"
 _CLUSTER_HEADINGS = "{:<24}  {:<24}  {:<4}  {:<8}  {:<8}"
@@ -40,7 +40,7 @@ async def check_msg_send_rt(session: Session, args: argparse.Namespace) -> None:
     route = await session.admin.topics.route(args.t)
     queues = sorted(publish_info(args.t, route).queues)
     if not queues:
-        raise CommandFailed(f"topic {args.t} has no queue to write to", Exit.REFUSED)
+        raise CommandFailed(f"topic {args.t} has no writable queue", Exit.REFUSED)
     print(_SENT.format("#Broker Name", "#QID", "#Send Result", "#RT"))
     times = []
     async with _producer(session) as producer:
@@ -57,14 +57,14 @@ async def check_msg_send_rt(session: Session, args: argparse.Namespace) -> None:
 
 @classic(
     "sendMsgStatus",
-    Opt("b", "brokerName", "The name of a broker.", required=True),
-    Opt("s", "messageSize", "Bytes of a body; 128 without it.", kind=int),
-    Opt("c", "count", "How many messages; 50 without it.", kind=int),
+    Opt("b", "brokerName", "Broker name.", required=True),
+    Opt("s", "messageSize", "Body size in bytes; 128 by default.", kind=int),
+    Opt("c", "count", "Number of messages; 50 by default.", kind=int),
     timeout=None,
 )
 async def send_msg_status(session: Session, args: argparse.Namespace) -> None:
     body = _GREETING * -(-_size(args) // len(_GREETING))
-    await session.admin.topics.route(args.b)  # or a name that is misspelt would become a topic
+    await session.admin.topics.route(args.b)  # else a misspelt name would become a topic
     async with _producer(session) as producer:
         await producer.send(args.b, _GREETING * 2)  # which connects
         for _ in range(50 if args.c is None else args.c):
@@ -85,9 +85,9 @@ def _result_text(result: SendResult) -> str:
     AMOUNT,
     SIZE,
     Opt("c", "cluster", "Only this cluster."),
-    Opt("p", "print log", "true: lines for a log instead of a table."),
-    Opt("m", "machine room", "With -p: what is said in each line; noname without it."),
-    Opt("i", "interval", "Seconds between two rounds; 10 without it.", kind=int),
+    Opt("p", "print log", "true: print log lines instead of a table."),
+    Opt("m", "machine room", "With -p: a name for each line; noname by default."),
+    Opt("i", "interval", "Seconds between rounds; 10 by default.", kind=int),
     timeout=None,
 )
 async def cluster_rt(session: Session, args: argparse.Namespace) -> None:
@@ -100,7 +100,7 @@ async def cluster_rt(session: Session, args: argparse.Namespace) -> None:
 
 
 async def cluster_round(session: Session, args: argparse.Namespace, say: Callable[[str], None] = print) -> None:
-    """Send to every broker once around."""
+    """Send one round to every broker."""
     amount, body = _amount(args), b"a" * _size(args)
     table = (await session.admin.brokers.cluster_info()).cluster_addr_table
     if args.c and args.c not in table:
@@ -122,7 +122,7 @@ async def cluster_round(session: Session, args: argparse.Namespace, say: Callabl
 
 
 async def _sent(producer: Producer, topic: str, body: bytes, queue: MessageQueue | None = None) -> SendResult | None:
-    """None for a message that could not be sent: that is counted, and the next one is tried."""
+    """None if a message could not be sent; it counts as a failure, and the next one is tried."""
     try:
         return await producer.send(topic, body, queue=queue)
     except PyroMQError:
@@ -136,7 +136,7 @@ def _producer(session: Session) -> Producer:
 
 
 def _mean(times: list[int]) -> float:
-    """Without the first, which connects."""
+    """Leaves out the first send, which also connects."""
     return sum(times[1:]) / max(len(times) - 1, 1)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BEGIN = Opt("b", "beginTimestamp", "ms since 1970, or yyyy-MM-dd#HH:mm:ss:SSS.")
 END = Opt("e", "endTimestamp", "ms since 1970, or yyyy-MM-dd#HH:mm:ss:SSS.")
-CHARSET = Opt("c", "charsetName", "The encoding of bodies.")
+CHARSET = Opt("c", "charsetName", "Encoding of the bodies.")
 TAGS = Opt("s", "subExpression", "TagA || TagB")
 
 _SENT = "{:<32}  {:<4}  {:<20}    {}"
@@ -38,7 +38,7 @@ _AT_MOST = 128  # what consumeMessage reads without -c
     Opt("p", "body", "The body.", required=True),
     Opt("k", "key", "Its keys."),
     Opt("c", "tags", "Its tag."),
-    Opt("b", "broker", "With -i: the name of the broker."),
+    Opt("b", "broker", "With -i: the broker name."),
     Opt("i", "qid", "With -b: the queue.", kind=int),
     Opt("m", "msgTraceEnable", "true: trace it."),
 )
@@ -46,7 +46,7 @@ async def send_message(session: Session, args: argparse.Namespace) -> None:
     from pyromq.client import Producer
 
     if args.i is not None and not args.b:
-        raise CommandFailed("-i needs the name of the broker, -b", Exit.USAGE)
+        raise CommandFailed("-i needs the broker name, -b", Exit.USAGE)
     queue = MessageQueue(topic=args.t, broker_name=args.b, queue_id=args.i) if args.b and args.i is not None else None
     client = session.admin.client
     if is_true(args.m):
@@ -74,7 +74,7 @@ async def print_messages(session: Session, args: argparse.Namespace) -> None:
 @classic(
     "printMsgByQueue",
     TOPIC,
-    Opt("a", "brokerName", "The name of the broker.", required=True),
+    Opt("a", "brokerName", "Broker name.", required=True),
     Opt("i", "queueId", "The queue.", required=True, kind=int),
     CHARSET,
     TAGS,
@@ -104,13 +104,13 @@ async def print_messages_of_queue(session: Session, args: argparse.Namespace) ->
 @classic(
     "consumeMessage",
     TOPIC,
-    Opt("b", "brokerName", "The name of the broker."),
+    Opt("b", "brokerName", "Broker name."),
     Opt("i", "queueId", "With -b: the queue.", kind=int),
-    Opt("o", "offset", "With -b and -i: from here on.", kind=int),
-    Opt("g", "consumerGroup", "Taken, and of no effect: nothing is committed."),
+    Opt("o", "offset", "With -b and -i: the offset to start at.", kind=int),
+    Opt("g", "consumerGroup", "No effect: nothing is committed."),
     Opt("s", "beginTimestamp", "ms since 1970, or yyyy-MM-dd#HH:mm:ss:SSS."),
     Opt("e", "endTimestamp", "ms since 1970, or yyyy-MM-dd#HH:mm:ss:SSS."),
-    Opt("c", "MessageNumber", "At most so many.", kind=int),
+    Opt("c", "MessageNumber", "At most N messages.", kind=int),
     timeout=None,
 )
 async def consume_message(session: Session, args: argparse.Namespace) -> None:
@@ -118,7 +118,7 @@ async def consume_message(session: Session, args: argparse.Namespace) -> None:
     if left <= 0:
         raise CommandFailed("-c must be more than 0", Exit.USAGE)
     if args.i is not None and not args.b:
-        raise CommandFailed("-i needs the name of the broker, -b", Exit.USAGE)
+        raise CommandFailed("-i needs the broker name, -b", Exit.USAGE)
     if args.o is not None and args.i is None:
         raise CommandFailed("-o needs the queue, -i", Exit.USAGE)
     ranges = await topic_ranges(
@@ -145,7 +145,7 @@ async def consume_message(session: Session, args: argparse.Namespace) -> None:
 
 
 def message_line(message: MessageExt, charset: str, *, with_body: bool) -> str:
-    """One message on a line, as Java prints it."""
+    """One message per line, as Java prints it."""
     record, body = message.record, body_of(message)
     plain = (
         f"Message{{topic='{message.topic}', flag={record.flag}, properties={map_text(message.properties)}, "

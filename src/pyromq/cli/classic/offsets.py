@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..session import Session
 
 GROUP = Opt("g", "group", "The consumer group.", required=True)
-FORCE = Opt("f", "force", "false: only back, never forward.")
+FORCE = Opt("f", "force", "false: only backward, never forward.")
 PLACE = Opt("c", "cluster", "A cluster.")
 
 _TOLD = "{:<40}  {:<40}  {:<40}"
@@ -37,7 +37,7 @@ _SET = "{:<20}  {:<20}  {:<20}  {:<20}  {:<20}  {:<20}"
     FORCE,
     Opt("b", "broker", "With -q: only this broker."),
     Opt("q", "queue", "With -b: only this queue.", kind=int),
-    Opt("o", "offset", "With -b and -q: to this offset.", kind=int),
+    Opt("o", "offset", "With -b and -q: the new offset.", kind=int),
     PLACE,
 )
 async def reset_offset_by_time(session: Session, args: argparse.Namespace) -> None:
@@ -67,7 +67,7 @@ async def _move(
     *,
     force: bool,
 ) -> None:
-    """Move the group, online or not, and print where it was and is, as mqadmin does for either."""
+    """Move the group, online or not, and print its old and new place as mqadmin does."""
     goal = Goal(Move.LATEST) if when is None else Goal(Move.TIME, when)
     plan = await reset_plan(session.admin, args.g, args.t, goal)
     if plan.missing:
@@ -99,7 +99,7 @@ async def _one_queue(session: Session, args: argparse.Namespace, when: datetime,
     info = await session.admin.brokers.cluster_info()
     names = {each.address: each.broker for each in replicas(info)}
     if args.b not in names:
-        raise CommandFailed(f"no broker is registered with the address {args.b}", Exit.NOT_FOUND)
+        raise CommandFailed(f"no broker is registered at {args.b}", Exit.NOT_FOUND)
     queue = MessageQueue(topic=args.t, broker_name=names[args.b], queue_id=args.q)
     print(
         f"start reset consumer offset by specified, group[{args.g}], topic[{args.t}], queueId[{args.q}], "
@@ -116,8 +116,8 @@ async def _one_queue(session: Session, args: argparse.Namespace, when: datetime,
 
 @classic(
     "cloneGroupOffset",
-    Opt("s", "srcGroup", "The group to copy from.", required=True),
-    Opt("d", "destGroup", "The group that gets its offsets.", required=True),
+    Opt("s", "srcGroup", "Group to copy from.", required=True),
+    Opt("d", "destGroup", "Group to copy to.", required=True),
     Opt("t", "topic", "The topic.", required=True),
     Opt("o", "offline", "true: the group or topic is offline."),
 )

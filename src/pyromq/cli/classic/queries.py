@@ -37,8 +37,8 @@ _HOUR = 3_600_000
 _TRACE = "{:<10} {:<20} {:<20} {:<20} {:<10} {:<10}"
 
 ID = Opt("i", "msgId", "The id of the message.", required=True)
-GROUP = Opt("g", "consumerGroup", "With -d: have a consumer of it handle the message.")
-CLIENT = Opt("d", "clientId", "With -g: which consumer.")
+GROUP = Opt("g", "consumerGroup", "With -d: make a consumer of this group handle the message.")
+CLIENT = Opt("d", "clientId", "With -g: the consumer to use.")
 BODY = Opt("f", "bodyFormat", "Print the body in this encoding.")
 PLACE = Opt("c", "cluster", "A cluster, or the topic to find brokers by.")
 BEGIN = Opt("b", "beginTimestamp", "Stored since, in ms.", kind=int)
@@ -51,8 +51,8 @@ END = Opt("e", "endTimestamp", "Stored until, in ms.", kind=int)
     ID,
     GROUP,
     CLIENT,
-    Opt("s", "sendMessage", "true: send it once more."),
-    Opt("u", "unitName", "The unit to send it in."),
+    Opt("s", "sendMessage", "true: send it again."),
+    Opt("u", "unitName", "Unit name to send it with."),
     BODY,
     PLACE,
     timeout=30.0,
@@ -86,7 +86,7 @@ async def _send_again(session: Session, message: MessageExt) -> None:
     TOPIC,
     GROUP,
     CLIENT,
-    Opt("a", "showAll", "All copies; there is one.", value=False),
+    Opt("a", "showAll", "All copies; there is only one.", value=False),
     PLACE,
     timeout=30.0,
 )
@@ -104,7 +104,7 @@ async def query_by_unique_key(session: Session, args: argparse.Namespace) -> Non
     Opt("k", "msgKey", "A key of the message.", required=True),
     BEGIN,
     END,
-    Opt("m", "maxNum", "At most so many.", kind=int),
+    Opt("m", "maxNum", "At most N messages.", kind=int),
     PLACE,
 )
 async def query_by_key(session: Session, args: argparse.Namespace) -> None:
@@ -113,7 +113,7 @@ async def query_by_key(session: Session, args: argparse.Namespace) -> None:
     )
     print(_BY_KEY.format("#Message ID", "#QID", "#Offset", "#IndexKey"))
     for message in found:
-        # What 5.5 would look for in an index that it keeps in RocksDB.
+        # The key under which the RocksDB index of 5.5 would have it.
         hour = message.store_timestamp // _HOUR * _HOUR
         index_key = f"{hour}@{args.t}@K@{args.k}@{message.msg_id}@{message.record.physical_offset}"
         print(_BY_KEY.format(message.msg_id, message.queue_id, message.queue_offset, index_key))
@@ -123,7 +123,7 @@ async def query_by_key(session: Session, args: argparse.Namespace) -> None:
 @classic(
     "queryMsgByOffset",
     TOPIC,
-    Opt("b", "brokerName", "The name of the broker.", required=True),
+    Opt("b", "brokerName", "Broker name.", required=True),
     Opt("i", "queueId", "The queue.", required=True, kind=int),
     Opt("o", "offset", "Its offset in the queue.", required=True, kind=int),
     BODY,
@@ -171,9 +171,9 @@ def decoded(body: bytes, encoding: str) -> str:
 
 
 def _kept(name: str, body: bytes) -> str:
-    """The file that the body was written to, where mqadmin writes it; a sentence if that did not work.
+    """Write the body where mqadmin writes it; returns the path, or the reason if that failed.
 
-    Ids come from whoever sent the message: what is no letter or digit does not get into the name of a file.
+    Ids come from senders: only letters and digits get into the file name.
     """
     folder = Path(tempfile.gettempdir()) / "rocketmq" / "msgbodys"
     path = folder / re.sub(r"[^0-9A-Za-z]", "_", name)[:100]
@@ -205,10 +205,10 @@ def _when(millis: int | None) -> datetime | None:
 @classic(
     "queryMsgTraceById",
     ID,
-    Opt("t", "traceTopic", "Where clients write their traces."),
+    Opt("t", "traceTopic", "Topic that clients write traces to."),
     BEGIN,
     END,
-    Opt("c", "maxNum", "At most so many.", kind=int),
+    Opt("c", "maxNum", "At most N messages.", kind=int),
 )
 async def query_trace(session: Session, args: argparse.Namespace) -> None:
     topic, limit = args.t or TRACE_TOPIC, args.c or 64

@@ -1,4 +1,4 @@
-"""Subcommands about the queues of a topic: which are used in order, who would get which, what is in one."""
+"""Subcommands about the queues of a topic: order configuration, allocation, entries."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ async def update_order_conf(session: Session, args: argparse.Namespace) -> None:
             await session.admin.topics.delete_order(args.t)
             print(f"delete orderConf success. topic=[{args.t}]")
         case _:
-            raise CommandFailed(f"{args.m!r} is no method; write put, get or delete", Exit.USAGE)
+            raise CommandFailed(f"{args.m!r} is not a method; use put, get or delete", Exit.USAGE)
 
 
-@classic("allocateMQ", TOPIC, Opt("i", "ipList", "Addresses of consumers, by ','.", required=True))
+@classic("allocateMQ", TOPIC, Opt("i", "ipList", "Consumer addresses, separated by ','.", required=True))
 async def allocate_mq(session: Session, args: argparse.Namespace) -> None:
     from pyromq.client.consumer.allocation import Averagely
     from pyromq.client.routes import subscribe_queues
@@ -67,16 +67,16 @@ async def allocate_mq(session: Session, args: argparse.Namespace) -> None:
     "queryCq",
     TOPIC,
     Opt("q", "queue", "The queue.", required=True, kind=int),
-    Opt("i", "index", "The first entry.", required=True, kind=int),
-    Opt("c", "count", "How many; 10 without it.", kind=int),
-    Opt("b", "broker", "Address of a broker; otherwise the first of the topic."),
-    Opt("g", "consumer", "A consumer group, whose subscription is told."),
+    Opt("i", "index", "First entry.", required=True, kind=int),
+    Opt("c", "count", "Number of entries; 10 by default.", kind=int),
+    Opt("b", "broker", "Broker address; the topic's first broker by default."),
+    Opt("g", "consumer", "Consumer group whose subscription to show."),
 )
 async def query_cq(session: Session, args: argparse.Namespace) -> None:
     route = await session.admin.topics.route(args.t)
     names = [data.broker_name for data in route.broker_datas if args.b is None or args.b in data.broker_addrs.values()]
     if not names:
-        raise CommandFailed(f"topic {args.t} is not on a broker with the address {args.b}", Exit.NOT_FOUND)
+        raise CommandFailed(f"topic {args.t} has no queues on {args.b}", Exit.NOT_FOUND)
     queue = MessageQueue(topic=args.t, broker_name=names[0], queue_id=args.q)
     found = await session.admin.messages.consume_queue(queue, args.i, args.c or 10, args.g)
     if found.subscription_data is not None:

@@ -62,7 +62,7 @@ async def update_topic(session: Session, args: argparse.Namespace) -> None:
 
 @classic("updateTopicList", BROKER_ADDR, CLUSTER, CONFIG_FILE, timeout=60.0)
 async def update_topic_list(session: Session, args: argparse.Namespace) -> None:
-    """One request for each topic, so that brokers of 4.9 are told, too, who do not know the one for all of them."""
+    """One request per topic, because 4.9 brokers do not know the batch request."""
     place = place_of(args)
     addresses: list[str] = []
     for config in read_configs(args.f, TopicConfig):
@@ -108,7 +108,7 @@ async def update_topic_perm(session: Session, args: argparse.Namespace) -> None:
         print(f"update topic perm from {old} to {args.p} in {address} success.")
 
 
-@classic("topicList", Opt("c", "clusterModel", "With clusters and groups.", value=False))
+@classic("topicList", Opt("c", "clusterModel", "Show clusters and groups.", value=False))
 async def topic_list(session: Session, args: argparse.Namespace) -> None:
     topics = await session.admin.topics.names()
     if not args.c:
@@ -136,7 +136,7 @@ async def topic_route(session: Session, args: argparse.Namespace) -> None:
     if not args.l:
         shown = json.loads(route.encode())
         for data in shown["brokerDatas"]:
-            data.setdefault("enableActingMaster", False)  # which mqadmin says in any case
+            data.setdefault("enableActingMaster", False)  # mqadmin always prints it
         print(json.dumps(shown, indent="\t", separators=(",", ":"), ensure_ascii=False))
         return
     queues = {data.broker_name: data for data in route.queue_datas}
@@ -168,7 +168,7 @@ async def topic_status(session: Session, args: argparse.Namespace) -> None:
 
 
 async def _put_tps(session: Session, topic: str) -> float:
-    """How many messages a second all brokers took in the last minute. One that has no counter took none."""
+    """Messages a second on all brokers in the last minute. A broker without the counter took none."""
     brokers = await session.admin.brokers.of_topic(topic)
     answers = await fan_out(brokers, lambda address: session.admin.brokers.stats(address, "TOPIC_PUT_NUMS", topic))
     return sum((data.stats_minute.tps for data in answers.results.values()), 0.0)
@@ -182,7 +182,7 @@ async def topic_cluster_list(session: Session, args: argparse.Namespace) -> None
 
 @classic(
     "statsAll",
-    Opt("a", "activeTopic", "Only where something moves.", value=False),
+    Opt("a", "activeTopic", "Only topics with traffic.", value=False),
     Opt("t", "topic", "Only this topic."),
     timeout=30.0,
 )

@@ -1,1 +1,1 @@
-"""The nouns of `pyromq`: a module each, `pyromq topic` in `topic.py`. How one is written: `pyromq/cli/__init__.py`."""
+"""The nouns of `pyromq`: `pyromq topic` is in `topic.py`. `pyromq/cli/__init__.py` explains how to write one."""

@@ -1,4 +1,4 @@
-"""`pyromq apply -f FILE`: topics and groups as a file says they should be; the plan first."""
+"""`pyromq apply -f FILE`: make topics and groups match a file, after showing the plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..failures import CommandFailed, Exit
 from ..session import Session
 from ..verbs import changing, new_app, run_app
 
-app = new_app("Topics and groups as a file says they should be.", alone=True)
+app = new_app("Make topics and groups match a file.", alone=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -37,12 +37,12 @@ class Planned:
 @changing(app, "apply", timeout=30.0)
 async def apply(
     session: Session,
-    file: Annotated[Path, typer.Option("-f", "--file", metavar="FILE", help="YAML or JSON; - is the standard input.")],
-    every: Annotated[bool, typer.Option("--all", help="Show what stays as it is, too.")] = False,
+    file: Annotated[Path, typer.Option("-f", "--file", metavar="FILE", help="YAML or JSON; - is stdin.")],
+    every: Annotated[bool, typer.Option("--all", help="Also show what stays unchanged.")] = False,
 ) -> Listing[Planned] | None:
-    """Make topics and groups be as a file says; what it does not mention stays. Prints the plan.
+    """Make topics and groups match a file; anything it does not mention stays. Prints the plan.
 
-    What changes settings that are there asks first, or wants --yes; nothing is ever deleted.
+    Changing existing settings asks first, or needs --yes. Nothing is ever deleted.
 
     Example: pyromq apply -f shop.yaml --dry-run
     """
@@ -79,12 +79,10 @@ def _read(file: Path) -> bytes:
 
 def _summary(steps: list[Step]) -> str:
     counts = {action: sum(step.action is action for step in steps) for action in Action}
-    return (
-        f"{counts[Action.CREATE]} to create, {counts[Action.UPDATE]} to update, {counts[Action.KEEP]} as they should be"
-    )
+    return f"{counts[Action.CREATE]} to create, {counts[Action.UPDATE]} to update, {counts[Action.KEEP]} unchanged"
 
 
 def _what(steps: list[Step]) -> str:
     lost = sorted({step.name for step in steps if step.loses_queues})
-    warning = f" ({', '.join(lost)} with fewer queues: what lies in the others is not read any more)" if lost else ""
+    warning = f" ({', '.join(lost)} with fewer queues: messages in the removed ones become unreadable)" if lost else ""
     return f"carry out these {len(steps)} steps{warning}"

@@ -1,4 +1,4 @@
-"""`pyromq bench`: how fast messages are sent and read, from here and now."""
+"""`pyromq bench`: measure how fast messages are sent and read from here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyromq.client import Producer
 
-app = new_app("How fast messages are sent and read, from this machine, with this client.")
+app = new_app("Measure how fast this client sends and reads messages from this machine.")
 
 
 def main(arguments: list[str]) -> int:
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Times are in milliseconds, None where single messages were not timed."""
+    """Times are in milliseconds; None if single messages were not timed."""
 
     messages: int
     seconds: float
@@ -52,16 +52,16 @@ class Measured:
 async def bench_send(
     session: Session,
     topic: Topic,
-    count: Annotated[int, typer.Option("-c", "--count", min=1, help="How many messages.")] = 10_000,
-    size: Annotated[int, typer.Option("-s", "--size", min=0, max=4 << 20, help="Bytes of each body.")] = 1024,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, max=10_000, help="Sent and not yet answered.")] = 256,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="Number of messages.")] = 10_000,
+    size: Annotated[int, typer.Option("-s", "--size", min=0, max=4 << 20, help="Body size in bytes.")] = 1024,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, max=10_000, help="Most messages in flight.")] = 256,
     rate: Rate = None,
 ) -> Listing[Measured] | None:
-    """Send messages of zeros to a topic, and say how long it took and how long each had to wait for its answer.
+    """Send messages full of zeros to a topic; report the total time and each message's latency.
 
     Example: pyromq bench send orders
     """
-    await session.admin.topics.route(topic)  # raises TopicNotFound: a typing mistake makes no topic
+    await session.admin.topics.route(topic)  # raises TopicNotFound: a typo must not create a topic
     if not session.agreed(f"send {count} messages of {size} bytes to topic {topic}"):
         return None
     from pyromq.client import Producer
@@ -82,7 +82,7 @@ async def bench_send(
                 group.create_task(sending, name="bench send")
         seconds = time.perf_counter() - began
     if failures:
-        session.note(f"{len(failures)} failed, the first: {failures[0]}")
+        session.note(f"{len(failures)} sends failed; the first: {failures[0]}")
         session.exit_code = Exit.REFUSED
     return Listing.make(Measured, [measured(times, len(times) * size, seconds, len(failures))])
 
@@ -112,15 +112,15 @@ async def _send(
 async def bench_consume(
     session: Session,
     topic: Topic,
-    count: Annotated[int, typer.Option("-c", "--count", min=1, help="The last so many messages.")] = 10_000,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="Read the last N messages.")] = 10_000,
 ) -> Listing[Measured]:
-    """Read messages of a topic, all queues side by side, and say how long it took. No offset changes.
+    """Read messages from all queues of a topic at once and report how long it took. Changes no offsets.
 
     Example: pyromq bench consume orders
     """
     ranges = await chosen(session, topic)
     if not ranges.count:
-        raise CommandFailed(f"topic {topic} has no messages; `pyromq bench send {topic}` makes some", Exit.NOT_FOUND)
+        raise CommandFailed(f"topic {topic} has no messages; `pyromq bench send {topic}` sends some", Exit.NOT_FOUND)
     per_queue = -(-count // max(1, sum(1 for part in ranges.queues if part.count)))
     near = last_messages(ranges, per_queue)
     number = size = 0
@@ -135,7 +135,7 @@ async def bench_consume(
 
 
 def measured(times: Sequence[float], size: int, seconds: float, failed: int, count: int | None = None) -> Measured:
-    """The figures of a run. `times` are those of single messages, in milliseconds; without them `count` says it."""
+    """The figures of a run. `times` are the latencies of single messages in ms; without them, pass `count`."""
     number = len(times) if count is None else count
     ordered = sorted(times)
     return Measured(

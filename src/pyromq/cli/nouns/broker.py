@@ -1,4 +1,4 @@
-"""`pyromq broker <verb>`: looking at brokers that run, changing and cleaning them."""
+"""`pyromq broker <verb>`: inspect, configure and clean running brokers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .changes import Change, SettingChange, changes, compared, note_unknown, sho
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-app = new_app("Brokers that run: status, settings, lag, cleaning. Without a verb `pyromq broker` runs one.")
-config = new_app("The settings of brokers.")
-clean = new_app("Deleting what nobody needs any more, now instead of at night.")
+app = new_app("Inspect and manage running brokers. Without a verb, `pyromq broker` runs one.")
+config = new_app("Show and change broker settings.")
+clean = new_app("Delete unneeded files now instead of at night.")
 app.add_typer(config, name="config")
 app.add_typer(clean, name="clean")
 
 BrokerArgument = Annotated[
-    str | None, typer.Argument(metavar="[BROKER]", help="Its name, or its address; without it all.", show_default=False)
+    str | None, typer.Argument(metavar="[BROKER]", help="Name or address; all brokers if omitted.", show_default=False)
 ]
-BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.", show_default=False)]
+BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Name of the broker.", show_default=False)]
 
 
 def main(arguments: list[str]) -> int:
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 @reading(app, "list")
 async def list_brokers(session: Session, cluster: ClusterName = None) -> Listing[Any]:
-    """All brokers; the same as `pyromq cluster list`.
+    """List all brokers; the same as `pyromq cluster list`.
 
     Example: pyromq broker list -o json
     """
@@ -54,7 +54,7 @@ async def list_brokers(session: Session, cluster: ClusterName = None) -> Listing
 async def status(
     session: Session, broker: BrokerArgument = None, cluster: ClusterName = None
 ) -> Listing[Any] | dict[str, str]:
-    """What brokers measure of themselves.
+    """Show the runtime figures of brokers.
 
     Example: pyromq broker status broker-a
     """
@@ -66,10 +66,12 @@ async def status(
 async def lag(
     session: Session,
     broker: BrokerArgument = None,
-    min_lag: Annotated[int, typer.Option("-l", "--min-lag", metavar="N", help="Only queues so far behind.")] = 0,
+    min_lag: Annotated[
+        int, typer.Option("-l", "--min-lag", metavar="N", help="Only queues at least this far behind.")
+    ] = 0,
     ordered: Annotated[bool, typer.Option("--ordered", help="Only ordered topics.")] = False,
 ) -> Listing[Any]:
-    """How far all groups are on a broker, in one request.
+    """Show the lag of all groups on a broker, in one request.
 
     Example: pyromq broker lag broker-a --min-lag 1000
     """
@@ -83,9 +85,9 @@ async def lag(
 async def ping(
     session: Session,
     broker: BrokerArgument = None,
-    count: Annotated[int, typer.Option("--count", min=1, max=1000, help="Questions for each.")] = 5,
+    count: Annotated[int, typer.Option("--count", min=1, max=1000, help="Requests per broker.")] = 5,
 ) -> Listing[Ping]:
-    """How long a broker takes to answer. Sends no message.
+    """Measure how fast a broker answers. Sends no messages.
 
     Example: pyromq broker ping broker-a --count 20
     """
@@ -100,17 +102,17 @@ async def ping(
 async def get(
     session: Session,
     broker: BrokerArgument = None,
-    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Only these.")] = None,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Only these keys.")] = None,
     cluster: ClusterName = None,
 ) -> Listing[Any] | dict[str, str]:
-    """The settings of brokers, by RocketMQ's keys.
+    """Show broker settings, under RocketMQ's keys.
 
     Example: pyromq broker config get broker-a fileReservedTime
     """
     if broker is not None and ":" not in broker:
         known = brokers_in(await session.admin.brokers.cluster_info())
         if broker not in known and not nearest(broker, known):
-            # No broker, nor like one: a key, of all of them.
+            # Neither a broker nor similar to one: a key, for all brokers.
             keys = [broker, *(keys or ())]
             broker = None
     answers = await _ask(session, broker, cluster, session.admin.brokers.config)
@@ -120,16 +122,16 @@ async def get(
 @changing(config, "set")
 async def set_config(
     session: Session,
-    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="What to set, or KEY VALUE.")],
+    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Settings to change; also KEY VALUE.")],
     place: Place,
 ) -> Listing[SettingChange] | None:
-    """Change settings of brokers, at once and in their files. Needs -b or -c.
+    """Change broker settings, at once and in their files. Needs -b or -c.
 
     Example: pyromq broker config set fileReservedTime=48 -b broker-a
     """
     wanted = pairs_of(pairs)
     if not place.brokers and place.cluster is None:
-        raise CommandFailed("say where: -b BROKER, or -c CLUSTER for all of its brokers", Exit.USAGE)
+        raise CommandFailed("choose brokers with -b BROKER, or -c CLUSTER for all brokers of a cluster", Exit.USAGE)
     if place.brokers:
         named = [await _places(session, each, None) for each in place.brokers]
         places = {name: address for each in named for name, address in each.items()}
@@ -153,9 +155,9 @@ async def set_config(
 
 @changing(app, "drain")
 async def drain(session: Session, broker: BrokerName) -> Listing[Drained] | None:
-    """Let nobody send to a broker any more, so that it can be stopped when everything is consumed.
+    """Stop sends to a broker, so that you can shut it down once everything is consumed.
 
-    Name servers take it out of the routes for producers at once; its setting brokerPermission keeps it so.
+    Name servers remove it from producers' routes at once; its brokerPermission setting keeps it that way.
 
     Example: pyromq broker drain broker-a
     """
@@ -182,7 +184,7 @@ async def undrain(session: Session, broker: BrokerName) -> Listing[Drained] | No
 
 @changing(clean, "queues", timeout=30.0)
 async def clean_queues(session: Session, place: Place) -> Listing[Change] | None:
-    """Delete consume queues whose messages are all gone from the log.
+    """Delete consume queues whose messages have all left the log.
 
     Example: pyromq broker clean queues -b broker-a --yes
     """
@@ -202,7 +204,7 @@ async def clean_topics(session: Session, place: Place) -> Listing[Change] | None
 
 @changing(clean, "log", timeout=30.0)
 async def clean_log(session: Session, place: Place) -> Listing[Change] | None:
-    """Delete files of the log that have been kept long enough.
+    """Delete expired commit log files.
 
     Example: pyromq broker clean log --yes
     """
@@ -228,7 +230,7 @@ async def _ask(
 
 
 async def _places(session: Session, broker: str | None, cluster: str | None) -> dict[str, str]:
-    """Addresses by what people call them."""
+    """Addresses by broker name or address."""
     if broker is not None and ":" in broker:
         return {broker: broker}
     if broker is not None:
@@ -240,5 +242,5 @@ async def _named(session: Session, broker: str) -> dict[str, str]:
     known = brokers_in(await session.admin.brokers.cluster_info())
     if broker not in known:
         near = nearest(broker, known) or sorted(known)
-        raise RouteNotFound(f"there is no broker {broker}; there are: {', '.join(near) or 'none'}")
+        raise RouteNotFound(f"there is no broker {broker}; known brokers: {', '.join(near) or 'none'}")
     return {broker: known[broker]}

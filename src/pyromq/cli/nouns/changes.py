@@ -1,4 +1,4 @@
-"""What a verb that changed something says it did, and the settings of servers that run, shown and compared."""
+"""Rows that report changes, and the settings of running servers, shown and compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Settings = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`name` was `change`d at one server."""
+    """What changed for `name` on one server."""
 
     name: str
     change: str
@@ -30,7 +30,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """A setting of one server, before and after."""
+    """One server's setting, before and after."""
 
     server: str
     key: str
@@ -55,7 +55,7 @@ class Setting:
 def shown(
     configs: Mapping[str, Settings], keys: Iterable[str] = (), missing: Iterable[Missing] = ()
 ) -> Listing[Any] | Settings:
-    """All settings of these servers, or some; of a single server as one thing."""
+    """All settings of these servers, or some; a single server's as one record."""
     wanted = list(keys)
     for key in wanted:
         known = {each for config in configs.values() for each in config}
@@ -74,11 +74,11 @@ def shown(
 
 
 def note_unknown(session: Session, before: Mapping[str, Settings], wanted: Settings) -> None:
-    """Servers take what they do not know without a word; so say it here."""
+    """Warn about unknown keys: servers accept them silently."""
     for server, config in before.items():
         for key in wanted:
             if key not in config:
-                session.note(f"{server} does not list a setting {key}{_hint(key, config)}")
+                session.note(f"{server} has no setting {key}{_hint(key, config)}")
 
 
 def compared(before: Mapping[str, Settings], after: Mapping[str, Settings], wanted: Settings) -> Listing[SettingChange]:

@@ -1,4 +1,4 @@
-"""`pyromq check lag|broker|disk`: figures against limits, for monitoring. Exit code 6 when one is crossed.
+"""`pyromq check lag|broker|disk`: check figures against limits, for monitoring. Exit code 6 if one is exceeded.
 
 STATUS  WHAT     VALUE  WARN   CRIT
 crit    billing  12043  1000  10000
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pyromq.client.admin.fan_out import Missing
 
 app = new_app(
-    "Figures against limits, for monitoring: exit code 6 when one is crossed. `pyromq check DIR` checks files."
+    "Check figures against limits, for monitoring; exit code 6 if one is exceeded. `pyromq check DIR` checks files."
 )
 
-Warn = Annotated[float, typer.Option("--warn", "-w", metavar="N", help="From here on it is a warning.")]
-Crit = Annotated[float, typer.Option("--crit", metavar="N", help="From here on it is critical.")]
+Warn = Annotated[float, typer.Option("--warn", "-w", metavar="N", help="Warn from this value on.")]
+Crit = Annotated[float, typer.Option("--crit", metavar="N", help="Critical from this value on.")]
 
 
 def main(arguments: list[str]) -> int:
@@ -48,7 +48,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One figure and its limits; `unknown` where it could not be found out."""
+    """One figure and its limits; `unknown` if it could not be read."""
 
     status: Status
     what: str
@@ -60,17 +60,17 @@ class Checked:
 @reading(app, "lag", timeout=5.0)
 async def lag(
     session: Session,
-    group: Annotated[str | None, typer.Argument(metavar="[GROUP]", help="Without it every group.")] = None,
+    group: Annotated[str | None, typer.Argument(metavar="[GROUP]", help="All groups if omitted.")] = None,
     topic: TopicOption = None,
     warn: Warn = 1000,
     crit: Crit = 10000,
 ) -> Listing[Checked]:
-    """How many messages groups are behind.
+    """Check how many messages groups lag behind.
 
     Example: pyromq check lag billing --warn 1000 --crit 10000
     """
     if group is None and topic is not None:
-        raise CommandFailed("a topic is for one group; name it", Exit.USAGE)
+        raise CommandFailed("--topic needs a group; name one", Exit.USAGE)
     if group is not None:
         one = await group_lag(session.admin, group, topic)
         return _judged(session, [(group, one.lag)], warn, crit, one.missing)
@@ -83,7 +83,7 @@ async def lag(
 async def broker(
     session: Session, cluster: ClusterName = None, warn: Warn = 500, crit: Crit = 2000
 ) -> Listing[Checked]:
-    """Whether all brokers answer, and how many milliseconds they take.
+    """Check that all brokers answer, and how many milliseconds they take.
 
     Example: pyromq check broker --crit 500
     """
@@ -100,9 +100,9 @@ async def broker(
 
 @reading(app, "disk", timeout=5.0)
 async def disk(session: Session, cluster: ClusterName = None, warn: Warn = 75, crit: Crit = 85) -> Listing[Checked]:
-    """How full the disks of the logs are, in percent.
+    """Check how full the commit logs' disks are, in percent.
 
-    Example: pyromq check disk --warn 0.7
+    Example: pyromq check disk --warn 70
     """
     table = await cluster_table(session.admin, cluster)
     figures = [
@@ -136,5 +136,5 @@ def _judged(
 
 
 def _short(value: float | None) -> float | None:
-    """A whole number without the digits behind it."""
+    """A whole number without decimals."""
     return int(value) if value is not None and value == int(value) else value

@@ -15,7 +15,7 @@ from ..parameters import ClusterName
 from ..session import Session
 from ..verbs import new_app, reading, run_app
 
-app = new_app("Clusters and their brokers, with what they measure.")
+app = new_app("Show clusters and their brokers, with rates and disk use.")
 
 
 def main(arguments: list[str]) -> int:
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DayRow:
-    """How many messages came and went."""
+    """Messages in and out."""
 
     cluster: str
     broker: str
@@ -39,9 +39,11 @@ class DayRow:
 async def list_clusters(
     session: Session,
     cluster: ClusterName = None,
-    totals: Annotated[bool, typer.Option("-m", "--totals", help="Messages of today and yesterday instead.")] = False,
+    totals: Annotated[
+        bool, typer.Option("-m", "--totals", help="Show message totals of today and yesterday instead.")
+    ] = False,
 ) -> Listing[Any]:
-    """All brokers: version, rates, waiting, age of the oldest message, disk.
+    """List all brokers: version, rates, waiting requests, age of the oldest message, disk use.
 
     Example: pyromq cluster list --totals
     """
@@ -59,9 +61,9 @@ async def list_clusters(
 async def ping(
     session: Session,
     cluster: ClusterName = None,
-    count: Annotated[int, typer.Option("--count", min=1, max=1000, help="Questions for each.")] = 5,
+    count: Annotated[int, typer.Option("--count", min=1, max=1000, help="Requests per broker.")] = 5,
 ) -> Listing[Ping]:
-    """How long brokers take to answer. Sends no message.
+    """Measure how fast brokers answer. Sends no messages.
 
     Example: pyromq cluster ping --count 20
     """

@@ -1,6 +1,6 @@
-"""`pyromq complete`: what could stand next on a command line, one per line; called by the shell at each Tab.
+"""`pyromq complete`: suggestions for the next word of a command line, one per line; the shell calls it on each Tab.
 
-It must never disturb: what cannot be found out in a second is left out, and nothing is ever said about it.
+It must never get in the way: anything that takes longer than a second is left out, silently.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def candidates(words: Sequence[str]) -> list[str]:
-    """What could stand in place of the last word, which may be empty or begun."""
+    """Suggestions for the last word, which may be empty or partly typed."""
     before, begun = common_last(words[:-1]), words[-1]
     return sorted({each for each in _possible(before, begun) if each.startswith(begun)})
 
@@ -65,7 +65,7 @@ def _possible(before: list[str], begun: str) -> Iterable[str]:
 
 
 def _parameter(command: Any, rest: list[str]) -> Any:
-    """What the next word would be: the value of the option before it, or an argument."""
+    """What the next word is: the value of the option before it, or an argument."""
     if rest and (option := _takes_value(command, rest[-1])):
         return option
     given = 0
@@ -82,7 +82,7 @@ def _parameter(command: Any, rest: list[str]) -> Any:
 
 
 def _takes_value(command: Any, word: str) -> Any:
-    """The option of that name, if a value follows it."""
+    """The option of that name, if it takes a value."""
     for each in command.params:
         if each.param_type_name == "option" and word in each.opts and not each.is_flag:
             return each

@@ -1,4 +1,4 @@
-"""`pyromq completion`: a script for a shell, which asks `pyromq complete` what could stand next."""
+"""`pyromq completion`: a shell script that asks `pyromq complete` for suggestions."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def main(arguments: list[str]) -> int:
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
-def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.", show_default=False)]) -> None:
+def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.", show_default=False)]) -> None:
     """Print a script that completes commands, topics and groups.
 
-    For bash, `eval "$(pyromq completion bash)"` in ~/.bashrc.
+    For bash, add `eval "$(pyromq completion bash)"` to ~/.bashrc.
 
     Example: pyromq completion fish > ~/.config/fish/completions/pyromq.fish
     """

@@ -1,4 +1,4 @@
-"""`pyromq config validate FILE`: everything that a server would say about a file of settings, without starting it."""
+"""`pyromq config validate FILE`: check a settings file as a server would, without starting one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyromq.settings import Assignment, Option
 
-app = new_app("Files of settings, as broker.conf: what a server would say about them.")
+app = new_app("Check settings files such as broker.conf.")
 
 
 class Server(StrEnum):
@@ -32,13 +32,13 @@ class Server(StrEnum):
 
 class Level(StrEnum):
     ERROR = "error"  # the server does not start
-    WARNING = "warning"  # it starts, and does not do what is meant
+    WARNING = "warning"  # it starts, but does not do what was meant
     NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What is to be said about one line of a file; `line` is None for what is about all of it."""
+    """A finding about one line of a file; `line` is None for the whole file."""
 
     line: int | None
     level: Level
@@ -53,14 +53,14 @@ def main(arguments: list[str]) -> int:
 @reading(app, "validate", connects=False)
 async def validate(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A properties file, as for `pyromq broker -c`.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Properties file, as for `pyromq broker -c`.")],
     server: Annotated[
-        Server | None, typer.Option("--for", help="Whose settings they are; otherwise the keys tell.")
+        Server | None, typer.Option("--for", help="Server that the file is for; guessed from its keys if omitted.")
     ] = None,
 ) -> Listing[Remark]:
-    """Look for settings that are malformed, misspelt or without effect.
+    """Find settings that are malformed, misspelt or without effect.
 
-    The exit code is 0 if a server would start with it and do what is meant, 1 if not, 2 if there is no such file.
+    The exit code is 0 if a server would start and do what is meant, 1 if not, 2 if the file does not exist.
 
     Example: pyromq config validate broker.conf
     """
@@ -82,7 +82,7 @@ async def validate(
     if counts[Level.ERROR] or counts[Level.WARNING]:
         session.exit_code = Exit.REFUSED
     found = ", ".join(f"{counts[level]} {level}{'s' * (counts[level] != 1)}" for level in Level if counts[level])
-    summary = f"{count} settings of a {_NAMES[whose]}: {found or 'nothing is wrong'}"
+    summary = f"{count} settings of a {_NAMES[whose]}: {found or 'no problems'}"
     return Listing.make(Remark, sorted(remarks, key=lambda remark: remark.line or 0), summary=summary)
 
 
@@ -113,10 +113,10 @@ def _remarks(assignments: list[Assignment], server: Server) -> Iterator[Remark]:
     for key, text, source in assignments:
         line = _line(source)
         if last[key] != line:
-            yield Remark(line, Level.WARNING, key, f"line {last[key]} sets it again, which counts")
+            yield Remark(line, Level.WARNING, key, f"overridden by line {last[key]}")
         option = known.get(key)
         if option is None:
-            yield Remark(line, Level.WARNING, key, f"is no setting of a {_NAMES[server]}{resembling(key, known)}")
+            yield Remark(line, Level.WARNING, key, f"is not a {_NAMES[server]} setting{resembling(key, known)}")
             continue
         try:
             option.parse(text)
@@ -128,7 +128,7 @@ def _remarks(assignments: list[Assignment], server: Server) -> Iterator[Remark]:
 
 
 def _together(file: Path, server: Server) -> Iterator[Remark]:
-    """What is wrong with settings that are well formed each."""
+    """Problems with settings that are well formed one by one."""
     try:
         if server is Server.broker:
             from pyromq.broker import cautions, check_settings, load_settings

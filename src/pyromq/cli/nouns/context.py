@@ -1,4 +1,4 @@
-"""`pyromq context`: named connections, so that nobody has to type addresses and secrets."""
+"""`pyromq context`: named connections, so that you need not type addresses and secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..failures import CommandFailed, Exit
 from ..session import Session
 from ..verbs import changing, new_app, reading, run_app
 
-app = new_app("Named connections, for --context. One of them is the current one.")
+app = new_app("Manage named connections, for --context. One of them is the current one.")
 
 MASKED = "********"
 
@@ -41,19 +41,23 @@ def main(arguments: list[str]) -> int:
 async def add(
     session: Session,
     name: ContextArgument,
-    address: Annotated[str, typer.Option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers, by ';'.")],
+    address: Annotated[
+        str, typer.Option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers, separated by ';'.")
+    ],
     *,
-    access_key: Annotated[str | None, typer.Option("--access-key", metavar="KEY", help="Who asks.")] = None,
+    access_key: Annotated[str | None, typer.Option("--access-key", metavar="KEY", help="Access key.")] = None,
     secret_key: Annotated[
         str | None,
-        typer.Option("--secret-key", metavar="-", help="'-' reads it from stdin, where no other user sees it."),
+        typer.Option("--secret-key", metavar="-", help="Secret key; '-' reads it from stdin, hidden from other users."),
     ] = None,
     security_token: Annotated[str | None, typer.Option("--security-token", metavar="TOKEN")] = None,
     tls: Annotated[bool, typer.Option("--tls", help="Encrypt.")] = False,
-    limit: Annotated[float | None, typer.Option("--timeout", metavar="SEC", min=0.1, help="For its commands.")] = None,
+    limit: Annotated[
+        float | None, typer.Option("--timeout", metavar="SEC", min=0.1, help="Default time limit for its commands.")
+    ] = None,
     use: Annotated[bool, typer.Option("--use", help="Make it the current one.")] = False,
 ) -> None:
-    """Save a connection under a name; one of that name is replaced.
+    """Save a connection under a name, replacing any of that name.
 
     Example: pyromq context add staging -n 10.0.0.5:9876
     """
@@ -77,7 +81,7 @@ async def add(
 
 @changing(app, "use", connects=False)
 async def use(session: Session, name: ContextArgument) -> None:
-    """Make a context the one that counts when nobody says otherwise.
+    """Make a context the default.
 
     Example: pyromq context use staging
     """
@@ -87,12 +91,12 @@ async def use(session: Session, name: ContextArgument) -> None:
     if session.agreed(f"use context {name}"):
         context_file.save(file, replace(contexts, current=name))
         if os.environ.get("NAMESRV_ADDR"):
-            session.note("NAMESRV_ADDR is set, and comes first")
+            session.note("NAMESRV_ADDR is set and takes precedence")
 
 
 @reading(app, "list", connects=False)
 async def list_contexts(session: Session) -> Listing[ContextRow]:
-    """All contexts.
+    """List all contexts.
 
     Example: pyromq context list
     """
@@ -107,16 +111,16 @@ async def list_contexts(session: Session) -> Listing[ContextRow]:
 @reading(app, "show", connects=False)
 async def show(
     session: Session,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Without it the current one.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The current one if omitted.")] = None,
 ) -> dict[str, Any]:
-    """A context; its secrets are not shown.
+    """Show a context, without its secrets.
 
     Example: pyromq context show staging
     """
     contexts = context_file.load(context_file.path(os.environ))
     wanted = name or contexts.current
     if wanted is None:
-        raise CommandFailed("no context is the current one; `pyromq context use NAME` chooses one", Exit.NOT_FOUND)
+        raise CommandFailed("there is no current context; `pyromq context use NAME` sets it", Exit.NOT_FOUND)
     context = contexts.get(wanted)
     return {
         "name": context.name,
@@ -132,7 +136,7 @@ async def show(
 
 @changing(app, "delete", connects=False)
 async def delete(session: Session, name: ContextArgument) -> None:
-    """Forget a context.
+    """Delete a context.
 
     Example: pyromq context delete staging
     """

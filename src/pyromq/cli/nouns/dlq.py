@@ -1,4 +1,4 @@
-"""`pyromq dlq`: dead letters, what groups failed at too often."""
+"""`pyromq dlq`: dead letters, the messages a group failed to consume too often."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from .message.options import Wanted
 
-app = new_app("Dead letters: what groups failed at too often, and sending it once more.")
+app = new_app("List dead letters and send them again.")
 
 _PROGRESS = 2.0
 
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One dead letter. `id` is the one that its sender knows, `at` where it lies among the dead letters."""
+    """One dead letter. `id` is the one its sender knows, `at` its place in the dead-letter topic."""
 
     id: str
     stored: datetime | None
@@ -74,9 +74,9 @@ class DeadLetter:
 @reading(app, "list", timeout=10.0)
 async def list_dead_letters(
     session: Session,
-    every: Annotated[bool, typer.Option("--all", help="Also groups that have none any more.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include groups that have none left.")] = False,
 ) -> Listing[DeadLetters]:
-    """The groups that have dead letters, and how many.
+    """List the groups that have dead letters, and how many.
 
     Example: pyromq dlq list
     """
@@ -90,10 +90,10 @@ async def show(
     group: Group,
     part: Part,
     which: Filter,
-    last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Of each queue the last N.")] = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="The last N of each queue.")] = None,
     limit: Annotated[int, LimitOption] = 50,
 ) -> AsyncIterator[DeadLetter]:
-    """The dead letters of a group, with where they came from.
+    """Show the dead letters of a group and where they came from.
 
     Example: pyromq dlq show billing
     """
@@ -105,7 +105,7 @@ async def show(
     async with aclosing(_reading(session, ranges, want)) as messages:
         async for message in messages:
             if limit and count == limit:
-                session.note(f"there are more than {limit}; --limit 0 shows all, --last the last")
+                session.note(f"stopped at {limit}; --limit 0 shows all, --last the newest")
                 return
             count += 1
             yield _row(message, session.printer.output)
@@ -118,15 +118,15 @@ async def redrive_letters(
     part: Part,
     which: Filter,
     *,
-    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only these; may be repeated.")] = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="Not to where they came from.")] = None,
+    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this one; repeatable.")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="Send them to this topic instead.")] = None,
     rate: Rate = None,
     limit: Annotated[int, LimitOption] = 0,
 ) -> AsyncIterator[Redriven]:
-    """Send dead letters once more, to the topics that they came from.
+    """Send dead letters again, to the topics they came from.
 
-    The new messages carry the id of the old ones in the property REPLAY_OF. The dead letters stay where they are, so
-    choose by --begin, --id or the other options if some were sent before.
+    Each new message carries the id of the old one in the property REPLAY_OF. The dead letters stay where they are: use
+    --begin, --id or other options to skip those you have sent before.
 
     Example: pyromq dlq redrive billing --yes
     """
@@ -140,7 +140,7 @@ async def redrive_letters(
             if limit and total == limit:
                 break
     if not total:
-        raise CommandFailed(f"group {group} has no dead letter that fits", Exit.NOT_FOUND)
+        raise CommandFailed(f"group {group} has no matching dead letters", Exit.NOT_FOUND)
     where_to = f"topic {to}" if to else "where they came from"
     if not session.agreed(f"send {total} dead letters of group {group} to {where_to}", dangerous=True):
         return
@@ -164,7 +164,7 @@ async def redrive_letters(
 
 @reading(app, "export", timeout=None)
 async def export(session: Session, group: Group, file: ToFile, part: Part, to: AsForm = None) -> None:
-    """Write the dead letters of a group to a file, which `message import` reads.
+    """Write the dead letters of a group to a file for `message import`.
 
     Example: pyromq dlq export billing -f dead.ndjson
     """
@@ -177,7 +177,7 @@ async def export(session: Session, group: Group, file: ToFile, part: Part, to: A
 
 @changing(app, "purge", timeout=10.0)
 async def purge(session: Session, group: Group) -> Listing[Change] | None:
-    """Delete all dead letters of a group, by deleting their topic; the next dead letter makes it anew.
+    """Delete all dead letters of a group by deleting their topic; the next dead letter recreates it.
 
     Example: pyromq dlq purge billing --yes
     """
@@ -197,7 +197,7 @@ async def _letters(session: Session, group: str, part: Part = ALL) -> TopicRange
     except TopicNotFound as exc:
         listing = await dead_letter_list(session.admin)
         near = nearest(group, [row.group for row in listing.rows])
-        hint = f"did you mean {' or '.join(near)}?" if near else "`pyromq dlq list` shows who has some"
+        hint = f"did you mean {' or '.join(near)}?" if near else "`pyromq dlq list` shows groups that have some"
         raise CommandFailed(
             f"group {group} has no dead letters at {session.target.namesrv}; {hint}", Exit.NOT_FOUND
         ) from exc
@@ -231,9 +231,9 @@ def _names(message: MessageExt) -> set[str]:
 
 
 def _unreadable(topic: str) -> CommandFailed:
-    """Brokers of 4.x make the topic of dead letters one that can only be written to."""
+    """4.x brokers create dead-letter topics write-only."""
     return CommandFailed(
-        f"topic {topic} may not be read; `pyromq topic perm {topic} rw` allows it", Exit.NOT_AUTHORISED
+        f"topic {topic} is not readable; `pyromq topic perm {topic} rw` makes it so", Exit.NOT_AUTHORISED
     )
 
 

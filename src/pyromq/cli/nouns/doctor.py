@@ -1,6 +1,6 @@
-"""`pyromq doctor`: what is wrong with a cluster, seen from here, and what to do about it.
+"""`pyromq doctor`: find out what is wrong with a cluster, and how to fix it.
 
-Ends with 0 if all is well, with 6 if something is not, with 5 if no name server can be reached.
+The exit code is 0 if all is well, 6 if something is wrong, 5 if no name server can be reached.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..verbs import new_app, reading, run_app
 if TYPE_CHECKING:
     from pyromq.client import Client
 
-app = new_app("What is wrong with a cluster, seen from here, and what to do about it.", alone=True)
+app = new_app("Find out what is wrong with a cluster, and how to fix it.", alone=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -31,12 +31,12 @@ def main(arguments: list[str]) -> int:
 @reading(app, "doctor", timeout=10.0)
 async def doctor(
     session: Session,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only what is not well.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Show problems only.")] = False,
 ) -> Listing[Finding]:
-    """Look at a cluster as a client would: names, addresses, clocks, disks, subscriptions. Changes nothing.
+    """Check a cluster as a client sees it: names, addresses, clocks, disks, subscriptions. Changes nothing.
 
-    Each finding says what to do. Ends with 0 if all is well, with 6 if something is not, and with 5 if no name server
-    can be reached.
+    Each finding says what to do. The exit code is 0 if all is well, 6 if something is wrong, 5 if no name server can be
+    reached.
 
     Example: pyromq doctor
     """

@@ -1,4 +1,4 @@
-"""`pyromq export`: what a cluster is, as a document: its topics and groups, its settings, what it carries."""
+"""`pyromq export`: a cluster's topics, groups, settings or load as a document."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-app = new_app("What a cluster is, as a JSON document: topics and groups, settings, what it carries.")
+app = new_app("Export a cluster's topics, groups, settings or load as a document.")
 
-ToFile = Annotated[Path, typer.Option("-f", "--file", metavar="FILE", help="The file to write; - is stdout.")]
+ToFile = Annotated[Path, typer.Option("-f", "--file", metavar="FILE", help="File to write; - is stdout.")]
 STDOUT = Path("-")
 
 
@@ -37,9 +37,9 @@ async def metadata(
     session: Session,
     file: ToFile = STDOUT,
     cluster: ClusterName = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Retry and dead-letter topics, too.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Include retry and dead-letter topics.")] = False,
 ) -> None:
-    """Topics and groups, as `pyromq apply -f` takes them; with -o yaml as YAML.
+    """Export topics and groups for `pyromq apply -f`; -o yaml writes YAML.
 
     Example: pyromq export metadata -f shop.json, and elsewhere: pyromq apply -f shop.json
     """
@@ -52,7 +52,7 @@ async def metadata(
 
 @reading(app, "configs", timeout=10.0)
 async def configs(session: Session, file: ToFile = STDOUT, cluster: ClusterName = None) -> None:
-    """The settings of all name servers and brokers.
+    """Export the settings of all name servers and brokers.
 
     Example: pyromq export configs -f before.json
     """
@@ -65,18 +65,18 @@ async def configs(session: Session, file: ToFile = STDOUT, cluster: ClusterName 
 
 @reading(app, "report", timeout=20.0)
 async def report(session: Session, file: ToFile = STDOUT, cluster: ClusterName = None) -> None:
-    """What brokers carry, and on what: rates, messages a day, topics, groups, disks, versions of clients.
+    """Export the load of brokers: rates, messages a day, topics, groups, disks, client versions.
 
     Example: pyromq export report -o yaml
     """
     found = await cluster_size(session.admin, cluster)
     document = {"brokers": found.brokers, "total": found.total, "clients": found.clients}
-    write_document(session, document, file, f"what {len(found.brokers)} brokers carry")
+    write_document(session, document, file, f"the load of {len(found.brokers)} brokers")
     session.incomplete(found.missing)
 
 
 def write_document(session: Session, document: Mapping[str, Any], file: Path, what: str) -> None:
-    """Print a document, or make it a file, which is never half written."""
+    """Print a document, or write it to a file, never half of it."""
     printer = Printer(Output.yaml if session.asked.output is Output.yaml else Output.json)
     if file == STDOUT:
         printer.record(document)

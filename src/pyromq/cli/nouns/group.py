@@ -1,4 +1,4 @@
-"""`pyromq group`: consumer groups, their lag, members and settings; `group offsets` is in a file of its own."""
+"""`pyromq group`: consumer groups, their lag, members and settings; `group offsets` has its own file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .changes import Change, changes
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-app = new_app("Consumer groups: lag, members, settings, offsets.")
+app = new_app("Show and manage consumer groups: lag, members, settings, offsets.")
 app.add_typer(group_offsets.app, name="offsets")
 
 Switch = bool | None
@@ -37,25 +37,25 @@ Size = int | None
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a group; None leaves one as it is, or as RocketMQ has it."""
+    """The settings of a group; None keeps the current value, or RocketMQ's default."""
 
-    consume: Annotated[Switch, typer.Option("--consume/--no-consume", help="Whether it may consume at all.")] = None
-    from_min: Annotated[
-        Switch, typer.Option("--from-min/--no-from-min", help="Whether it may begin at the first message.")
+    consume: Annotated[Switch, typer.Option("--consume/--no-consume", help="Let it consume at all.")] = None
+    from_min: Annotated[Switch, typer.Option("--from-min/--no-from-min", help="Let it start at the first message.")] = (
+        None
+    )
+    broadcast: Annotated[Switch, typer.Option("--broadcast/--no-broadcast", help="Let it broadcast.")] = None
+    orderly: Annotated[Switch, typer.Option("--orderly/--no-orderly", help="Consume in order (5.x).")] = None
+    notify: Annotated[
+        Switch, typer.Option("--notify/--no-notify", help="Notify members when others join or leave.")
     ] = None
-    broadcast: Annotated[Switch, typer.Option("--broadcast/--no-broadcast", help="Whether it may broadcast.")] = None
-    orderly: Annotated[Switch, typer.Option("--orderly/--no-orderly", help="Whether it consumes in order (5.x).")] = (
+    retry_queues: Annotated[Size, typer.Option("--retry-queues", min=0, help="Queues in its retry topic.")] = None
+    retry_max: Annotated[
+        Size, typer.Option("--retry-max", min=-1, help="Retries before a message becomes a dead letter.")
+    ] = None
+    broker_id: Annotated[Size, typer.Option("--broker-id", min=0, help="Replica to read from.")] = None
+    slow_broker_id: Annotated[Size, typer.Option("--slow-broker-id", min=0, help="Replica to read from when slow.")] = (
         None
     )
-    notify: Annotated[Switch, typer.Option("--notify/--no-notify", help="Whether members hear who comes and goes.")] = (
-        None
-    )
-    retry_queues: Annotated[Size, typer.Option("--retry-queues", min=0, help="Queues of its retry topic.")] = None
-    retry_max: Annotated[Size, typer.Option("--retry-max", min=-1, help="Tries before a message is a dead letter.")] = (
-        None
-    )
-    broker_id: Annotated[Size, typer.Option("--broker-id", min=0, help="Which replica to read from.")] = None
-    slow_broker_id: Annotated[Size, typer.Option("--slow-broker-id", min=0, help="The same for a slow group.")] = None
 
 
 def main(arguments: list[str]) -> int:
@@ -69,10 +69,10 @@ def main(arguments: list[str]) -> int:
 async def list_groups(
     session: Session,
     cluster: ClusterName = None,
-    clients: Annotated[bool, typer.Option("--clients", help="With who is online: asks for each group.")] = False,
-    system: Annotated[bool, typer.Option("--system", help="RocketMQ's own groups, too.")] = False,
+    clients: Annotated[bool, typer.Option("--clients", help="Count online members: asks about each group.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Include RocketMQ's own groups.")] = False,
 ) -> Listing[Any]:
-    """All groups with their lag.
+    """List all groups with their lag.
 
     Example: pyromq group list --clients
     """
@@ -87,9 +87,11 @@ async def lag(
     session: Session,
     group: Group,
     topic: TopicOption = None,
-    clients: Annotated[bool, typer.Option("--clients", help="With who has each queue: asks every member.")] = False,
+    clients: Annotated[
+        bool, typer.Option("--clients", help="Show which member has each queue: asks every member.")
+    ] = False,
 ) -> Listing[Any]:
-    """How far a group is, queue by queue.
+    """Show the lag of a group, queue by queue.
 
     Example: pyromq group lag billing -t orders
     """
@@ -98,7 +100,7 @@ async def lag(
 
 @reading(app, "clients")
 async def clients(session: Session, group: Group) -> Listing[Any]:
-    """Who consumes, and what.
+    """Show the members of a group and their subscriptions.
 
     Example: pyromq group clients billing
     """
@@ -109,17 +111,17 @@ async def clients(session: Session, group: Group) -> Listing[Any]:
 async def inspect(
     session: Session,
     group: Group,
-    client: Annotated[str | None, typer.Option("-i", "--client", metavar="ID", help="Only this one.")] = None,
-    stacks: Annotated[bool, typer.Option("-s", "--stacks", help="With what each thread is doing.")] = False,
+    client: Annotated[str | None, typer.Option("-i", "--client", metavar="ID", help="Only this client.")] = None,
+    stacks: Annotated[bool, typer.Option("-s", "--stacks", help="Show the stack of each thread.")] = False,
 ) -> Listing[Any]:
-    """What the members of a group are doing, and whether they subscribe the same.
+    """Show what the members of a group are doing, and whether their subscriptions match.
 
     Example: pyromq group inspect billing --stacks
     """
     found = await _online(session, group, group_inspect(session.admin, group, client, stacks=stacks))
     if client is not None and client not in {row.client for row in found.rows}:
         names = ", ".join(row.client for row in found.rows)
-        raise CommandFailed(f"group {group} has no client {client}; it has: {names}", Exit.NOT_FOUND)
+        raise CommandFailed(f"group {group} has no client {client}; its clients: {names}", Exit.NOT_FOUND)
     if stacks:
         for row in found.rows:
             session.text(f"{row.client}\n{row.stacks or 'no stacks'}\n")
@@ -129,12 +131,12 @@ async def inspect(
 @reading(app, "watch", timeout=None)
 async def watch(
     session: Session,
-    groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Only these.")] = None,
-    every: Annotated[float, typer.Option("--every", metavar="SEC", min=0.1, help="Between two looks.")] = 60.0,
-    min_lag: Annotated[int, typer.Option("-l", "--min-lag", metavar="N", min=1, help="A smaller lag is none.")] = 1,
-    looks: Annotated[int, typer.Option("--looks", metavar="N", min=0, help="End after so many; 0 is never.")] = 0,
+    groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Only these groups.")] = None,
+    every: Annotated[float, typer.Option("--every", metavar="SEC", min=0.1, help="Seconds between checks.")] = 60.0,
+    min_lag: Annotated[int, typer.Option("-l", "--min-lag", metavar="N", min=1, help="Ignore smaller lags.")] = 1,
+    looks: Annotated[int, typer.Option("--looks", metavar="N", min=0, help="Stop after N checks; 0 is never.")] = 0,
 ) -> AsyncIterator[Observation]:
-    """Signs of trouble, as they are seen: lag, members that are stuck, subscriptions that differ. Goes on until Ctrl-C.
+    """Report trouble as it appears: lag, stuck members, differing subscriptions. Runs until Ctrl-C.
 
     Example: pyromq group watch billing --every 10 --min-lag 1000
     """
@@ -153,7 +155,7 @@ async def watch(
 
 @reading(app, "describe")
 async def describe(session: Session, group: Group, cluster: ClusterName = None) -> Listing[GroupSettings]:
-    """The settings of a group on every broker.
+    """Show the settings of a group on every broker.
 
     Example: pyromq group describe billing
     """
@@ -165,7 +167,7 @@ async def describe(session: Session, group: Group, cluster: ClusterName = None) 
 
 @changing(app, "create")
 async def create(session: Session, group: Group, place: Place, settings: Settings) -> Listing[Change] | None:
-    """Make a group on all brokers, or on some. One that is there gets these settings, all of them.
+    """Create a group on all brokers, or on some. If it exists, all its settings are replaced.
 
     Example: pyromq group create billing --retry-max 5
     """
@@ -178,13 +180,13 @@ async def create(session: Session, group: Group, place: Place, settings: Setting
 
 @changing(app, "update")
 async def update(session: Session, group: Group, place: Place, settings: Settings) -> Listing[Change] | None:
-    """Change some settings of a group, and leave the others as they are.
+    """Change some settings of a group and keep the others.
 
     Example: pyromq group update billing --no-consume
     """
     fields = said(settings)
     if not fields:
-        raise CommandFailed("say what to change: --consume, --retry-max, …", Exit.USAGE)
+        raise CommandFailed("nothing to change; use --consume, --retry-max, …", Exit.USAGE)
     known = await group_configs(session.admin, group, **place.chosen)
     what = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in fields.items())
     if not session.agreed(f"set {what} of group {group} on {', '.join(known)}"):
@@ -198,9 +200,9 @@ async def delete(
     session: Session,
     group: Group,
     place: Place,
-    offsets: Annotated[bool, typer.Option("-r", "--offsets", help="Forget how far it is, too.")] = False,
+    offsets: Annotated[bool, typer.Option("-r", "--offsets", help="Delete its offsets too.")] = False,
 ) -> Listing[Change] | None:
-    """Delete a group; unless for some brokers only, with its retry and dead-letter topics.
+    """Delete a group with its retry and dead-letter topics; on chosen brokers, only the group.
 
     Example: pyromq group delete billing --offsets --yes
     """
@@ -215,7 +217,7 @@ async def delete(
         return None
     await session.admin.groups.delete(group, remove_offsets=offsets, **place.chosen)
     if group in await session.admin.groups.names():
-        session.note(f"group {group} is there again: brokers make groups by themselves (autoCreateSubscriptionGroup)")
+        session.note(f"group {group} is back: brokers create groups automatically (autoCreateSubscriptionGroup)")
     return changes(group, "deleted", places)
 
 
@@ -229,14 +231,16 @@ async def mode(
     session: Session,
     group: Group,
     topic: Topic,
-    to: Annotated[Mode, typer.Argument(metavar="MODE", help="How its members get messages: pull or pop.")],
+    to: Annotated[Mode, typer.Argument(metavar="MODE", help="How members get messages: pull or pop.")],
     place: Place,
     share: Annotated[
         int,
-        typer.Option("--share", metavar="N", min=0, help="With pop: how many others share its queues; 0 is all."),
+        typer.Option(
+            "--share", metavar="N", min=0, help="With pop: how many others share a member's queues; 0 is all."
+        ),
     ] = 0,
 ) -> Listing[Change] | None:
-    """Let a group pull or pop a topic; for members that leave it to the broker, as those of 5.x may.
+    """Choose whether a group pulls or pops a topic; affects members that leave it to the broker, as 5.x clients may.
 
     Example: pyromq group mode billing orders pop --share 2
     """
@@ -249,10 +253,10 @@ async def mode(
 
 
 async def _online(session: Session, group: str, question: Awaitable[Listing[Any]]) -> Listing[Any]:
-    """What members say; a group that is there and has none is told from one that is not there."""
+    """The members' reports. Tells a group without members from one that does not exist."""
     try:
         return await question
     except ConsumerNotOnline:
         if group not in await session.admin.groups.names():
             raise
-        raise CommandFailed(f"nobody of group {group} is online", Exit.NOT_FOUND) from None
+        raise CommandFailed(f"group {group} has no members online", Exit.NOT_FOUND) from None

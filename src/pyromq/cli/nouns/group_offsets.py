@@ -1,4 +1,4 @@
-"""`pyromq group offsets`: moving a group. Every move is a plan first, and needs --yes."""
+"""`pyromq group offsets`: move a group. Every move is planned first and needs --yes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ if TYPE_CHECKING:
 
     from pyromq.admin.groups.reset import ResetPlan
 
-app = new_app("Where a group goes on: reset, skip, clone, export.")
+app = new_app("Reset, skip, clone and export a group's offsets.")
 
-Topics = Annotated[list[str] | None, typer.Option("-t", "--topic", metavar="TOPIC", help="May be repeated.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Only this topic; repeatable.")
+]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRow:
-    """Where a group goes on in one queue."""
+    """A group's next offset in one queue."""
 
     topic: str
     broker: str
@@ -51,17 +53,19 @@ async def reset(
     group: Group,
     *,
     topics: Topics = None,
-    to_time: Annotated[str | None, typer.Option("--to-time", metavar="TIME", help=f"Since then: {FORMS}.")] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The first message that is there.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Only what comes from now on.")] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="This offset, in every queue.")] = None,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="So many messages on; negative is back.")] = None,
-    from_file: Annotated[Path | None, typer.Option("--from-file", help="What `group offsets export` wrote.")] = None,
+    to_time: Annotated[str | None, typer.Option("--to-time", metavar="TIME", help=f"To this time: {FORMS}.")] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first message still stored.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end: only new messages.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset in every queue.")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="Forward by N messages; negative is back.")] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from-file", help="From a file of `group offsets export`.")
+    ] = None,
 ) -> None:
-    """Move a group to another place: prints the plan, and does it with --yes.
+    """Move a group's offsets: prints the plan, and carries it out with --yes.
 
-    It works whether consumers are online or not, back and forth. Those online can be told a time, the earliest or the
-    latest message only. Without -t it is for all topics that the group consumes.
+    It works in both directions, whether consumers are online or not. Online consumers can only go to a time, the
+    earliest or the latest message. Without -t it covers all topics that the group consumes.
 
     Example: pyromq group offsets reset billing -t orders --to-time -1h
     """
@@ -70,7 +74,7 @@ async def reset(
     )
     if len(goals) != 1:
         raise CommandFailed(
-            "say one of --to-time, --to-earliest, --to-latest, --to-offset, --shift-by, --from-file", Exit.USAGE
+            "use exactly one of --to-time, --to-earliest, --to-latest, --to-offset, --shift-by, --from-file", Exit.USAGE
         )
     [goal] = goals
     if goal.offsets is not None and not topics:
@@ -80,7 +84,7 @@ async def reset(
 
 @changing(app, "skip", timeout=10.0)
 async def skip(session: Session, group: Group, topics: Topics = None) -> None:
-    """Skip everything that a group has not consumed yet: prints the plan, and does it with --yes.
+    """Skip everything a group has not consumed yet: prints the plan, and carries it out with --yes.
 
     Example: pyromq group offsets skip billing -t orders --yes
     """
@@ -103,18 +107,18 @@ async def _move(session: Session, group: str, topics: list[str] | None, goal: Go
     for plan in moving:
         try:
             if await apply_plan(session.admin, plan):
-                session.note(f"made group {group}, which was not there")
+                session.note(f"created group {group}, which did not exist")
         except StateError as exc:
             raise CommandFailed(str(exc)) from exc
     told = sorted({client for plan in moving for client in plan.online})
-    session.note(f"moved group {group}" + (f"; told {', '.join(told)}" if told else ""))
+    session.note(f"moved group {group}" + (f"; notified {', '.join(told)}" if told else ""))
 
 
 async def _topics_of(session: Session, group: str) -> list[str]:
-    """What a group consumes, but for its retries, which are no topic that one would go back in."""
+    """The topics a group consumes, without its retry topic, which nobody would rewind."""
     found = await group_lag(session.admin, group)
     if found.missing:
-        raise CommandFailed(f"which topics group {group} consumes is not known: {found.missing[0]}; name them with -t")
+        raise CommandFailed(f"cannot tell which topics group {group} consumes: {found.missing[0]}; name them with -t")
     return sorted({row.topic for row in found.rows if topic_kind(row.topic) is not TopicKind.RETRY})
 
 
@@ -131,12 +135,14 @@ def _joined(plans: list[ResetPlan]) -> Listing[Any]:
 @changing(app, "clone", timeout=10.0)
 async def clone(
     session: Session,
-    group: Annotated[str, typer.Argument(metavar="FROM", help="The group to copy from.")],
-    to: Annotated[str, typer.Argument(metavar="TO", help="The group that gets its offsets.")],
+    group: Annotated[str, typer.Argument(metavar="FROM", help="Group to copy from.")],
+    to: Annotated[str, typer.Argument(metavar="TO", help="Group to copy to.")],
     topic: TopicOption = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Also topics that FROM, being online, left.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Include topics that FROM no longer subscribes to.")
+    ] = False,
 ) -> None:
-    """Give the offsets of one group to another: prints them, and does it with --yes.
+    """Copy the offsets of one group to another: prints them, and copies with --yes.
 
     Example: pyromq group offsets clone billing billing-test --yes
     """
@@ -144,14 +150,14 @@ async def clone(
     session.show(_offsets(found))
     if found.missing:
         raise CommandFailed("nothing was changed: not all brokers answer")
-    if session.agreed(f"give the offsets of group {group} to group {to}", dangerous=True):
+    if session.agreed(f"copy the offsets of group {group} to group {to}", dangerous=True):
         topics = await session.admin.offsets.clone(group, to, topic, offline=offline)
-        session.note(f"group {to} has the offsets of {group} in {', '.join(topics)}")
+        session.note(f"group {to} now has the offsets of {group} in {', '.join(topics)}")
 
 
 @reading(app, "export")
 async def export(session: Session, group: Group, topic: TopicOption = None) -> Listing[OffsetRow]:
-    """Where a group goes on, in the form that `reset --from-file` reads: -o json, ndjson or csv.
+    """Export the offsets of a group for `reset --from-file`: -o json, ndjson or csv.
 
     Example: pyromq group offsets export billing -o json
     """
@@ -189,11 +195,11 @@ def _goals(
 
 
 def read_offsets(file: Path) -> Mapping[MessageQueue, int]:
-    """What `export` wrote as json, ndjson or csv. Raises ConfigError."""
+    """Read what `export` wrote as json, ndjson or csv. Raises ConfigError."""
     try:
         text = file.read_text()
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"it cannot be read: {exc}", str(file)) from exc
+        raise ConfigError(f"cannot be read: {exc}", str(file)) from exc
     try:
         rows = _rows_of(text)
         return {
@@ -204,7 +210,7 @@ def read_offsets(file: Path) -> Mapping[MessageQueue, int]:
             if row["offset"] not in (None, "")
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, csv.Error) as exc:
-        raise ConfigError("it is not what `group offsets export` writes as json, ndjson or csv", str(file)) from exc
+        raise ConfigError("not a json, ndjson or csv file of `group offsets export`", str(file)) from exc
 
 
 def _rows_of(text: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`pyromq namesrv <verb>`: settings and keys of name servers that run. Every one of them is told."""
+"""`pyromq namesrv <verb>`: settings and keys of running name servers. Changes go to every one of them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from ..session import Session
 from ..verbs import changing, new_app, reading, run_app
 from .changes import Change, SettingChange, changes, compared, note_unknown, shown
 
-app = new_app("Name servers that run: settings and keys. Without a verb `pyromq namesrv` runs one.")
-config = new_app("The settings of name servers.")
-kv = new_app("The keys that name servers keep, each in a namespace.")
+app = new_app("Manage running name servers. Without a verb, `pyromq namesrv` runs one.")
+config = new_app("Show and change name server settings.")
+kv = new_app("Manage the keys that name servers keep, grouped by namespace.")
 app.add_typer(config, name="config")
 app.add_typer(kv, name="kv")
 
-Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE", help="As ORDER_TOPIC_CONFIG.", show_default=False)]
+Namespace = Annotated[
+    str, typer.Argument(metavar="NAMESPACE", help="Namespace, e.g. ORDER_TOPIC_CONFIG.", show_default=False)
+]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key.", show_default=False)]
 
 
@@ -31,9 +33,9 @@ def main(arguments: list[str]) -> int:
 @reading(config, "get")
 async def get(
     session: Session,
-    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Only these.")] = None,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Only these keys.")] = None,
 ) -> Listing[Any] | dict[str, str]:
-    """The settings of every name server.
+    """Show the settings of every name server.
 
     Example: pyromq namesrv config get orderMessageEnable
     """
@@ -44,9 +46,9 @@ async def get(
 @changing(config, "set")
 async def set_config(
     session: Session,
-    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="What to set, or KEY VALUE.")],
+    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Settings to change; also KEY VALUE.")],
 ) -> Listing[SettingChange] | None:
-    """Change settings of every name server, at once and in its file.
+    """Change settings on every name server, at once and in its file.
 
     Example: pyromq namesrv config set orderMessageEnable=true
     """
@@ -62,7 +64,7 @@ async def set_config(
 
 @reading(kv, "list")
 async def list_kv(session: Session, namespace: Namespace) -> dict[str, str]:
-    """All keys of a namespace.
+    """List all keys of a namespace.
 
     Example: pyromq namesrv kv list ORDER_TOPIC_CONFIG
     """
@@ -71,7 +73,7 @@ async def list_kv(session: Session, namespace: Namespace) -> dict[str, str]:
 
 @reading(kv, "get")
 async def get_kv(session: Session, namespace: Namespace, key: Key) -> dict[str, str]:
-    """The value of a key.
+    """Show the value of a key.
 
     Example: pyromq namesrv kv get ORDER_TOPIC_CONFIG orders
     """
@@ -85,7 +87,7 @@ async def set_kv(
     key: Key,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The value.", show_default=False)],
 ) -> Listing[Change] | None:
-    """Set a key at every name server.
+    """Set a key on every name server.
 
     Example: pyromq namesrv kv set ORDER_TOPIC_CONFIG orders broker-a:4
     """
@@ -97,7 +99,7 @@ async def set_kv(
 
 @changing(kv, "delete")
 async def delete_kv(session: Session, namespace: Namespace, key: Key) -> Listing[Change] | None:
-    """Delete a key at every name server.
+    """Delete a key from every name server.
 
     Example: pyromq namesrv kv delete ORDER_TOPIC_CONFIG orders --yes
     """

@@ -1,4 +1,4 @@
-"""`pyromq producer`: who sends."""
+"""`pyromq producer`: producers that are connected to brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyromq.admin.listing import Listing
 from ..session import Session
 from ..verbs import new_app, reading, run_app
 
-app = new_app("Producers that brokers know.")
+app = new_app("List producers that are connected to brokers.")
 
 
 def main(arguments: list[str]) -> int:
@@ -22,9 +22,11 @@ def main(arguments: list[str]) -> int:
 @reading(app, "list")
 async def list_producers(
     session: Session,
-    broker: Annotated[str | None, typer.Option("-b", "--broker", metavar="NAME", help="Only those it knows.")] = None,
+    broker: Annotated[
+        str | None, typer.Option("-b", "--broker", metavar="NAME", help="Only producers on this broker.")
+    ] = None,
 ) -> Listing[Any]:
-    """All producers.
+    """List all producers.
 
     Example: pyromq producer list -b broker-a
     """
@@ -35,9 +37,9 @@ async def list_producers(
 async def clients(
     session: Session,
     producer_group: Annotated[str, typer.Argument(metavar="GROUP", help="The producer group.")],
-    topic: Annotated[str, typer.Option("-t", "--topic", metavar="TOPIC", help="A topic that it sends to.")],
+    topic: Annotated[str, typer.Option("-t", "--topic", metavar="TOPIC", help="A topic it sends to.")],
 ) -> Listing[ClientRow]:
-    """The members of a producer group that the brokers of a topic know.
+    """List the members of a producer group connected to a topic's brokers.
 
     Example: pyromq producer clients shop -t orders
     """

@@ -1,4 +1,4 @@
-"""`pyromq queue`: what consume queues have, entry by entry."""
+"""`pyromq queue`: the entries of a consume queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..parameters import Topic
 from ..session import Session
 from ..verbs import new_app, reading, run_app
 
-app = new_app("Consume queues, entry by entry.")
+app = new_app("Show the entries of a consume queue.")
 
 
 def main(arguments: list[str]) -> int:
@@ -27,20 +27,21 @@ def main(arguments: list[str]) -> int:
 async def dump(
     session: Session,
     topic: Topic,
-    place: Annotated[str, typer.Argument(metavar="BROKER:QUEUE", help="Which queue.")],
-    begin: Annotated[int | None, typer.Option("--from", metavar="OFFSET", min=0, help="The first entry.")] = None,
-    count: Annotated[int, typer.Option("-c", "--count", min=1, max=1000, help="How many.")] = 20,
+    place: Annotated[str, typer.Argument(metavar="BROKER:QUEUE", help="The queue.")],
+    begin: Annotated[int | None, typer.Option("--from", metavar="OFFSET", min=0, help="First entry.")] = None,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, max=1000, help="Number of entries.")] = 20,
     group: Annotated[
-        str | None, typer.Option("-g", "--group", metavar="GROUP", help="Say what this group's filter lets through.")
+        str | None,
+        typer.Option("-g", "--group", metavar="GROUP", help="Show which entries this group's filter accepts."),
     ] = None,
 ) -> Listing[QueueEntry]:
-    """Entries of a consume queue; without --from the last ones.
+    """Show entries of a consume queue; without --from, the last ones.
 
     Example: pyromq queue dump orders broker-a:0 --from 100 --count 5
     """
     try:
         broker, number, offset = parse_place(place)
     except ValueError:
-        raise CommandFailed(f"{place!r} is no queue; write BROKER:N", Exit.USAGE) from None
+        raise CommandFailed(f"{place!r} is not a queue; use BROKER:N", Exit.USAGE) from None
     queue = MessageQueue(topic=topic, broker_name=broker, queue_id=number)
     return await queue_entries(session.admin, queue, begin if begin is not None else offset, count, group)

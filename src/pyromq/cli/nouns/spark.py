@@ -1,4 +1,4 @@
-"""`pyromq spark`: a Spark session with topics as views, at a prompt, for a file, or looked at by the doctor."""
+"""`pyromq spark`: a Spark session with topics as views, as a shell, for a program, or checked by the doctor."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ INTERRUPTED = 130
 app = serving.new_app()
 
 Namesrv = Annotated[
-    str, typer.Option(metavar="HOST:PORT", envvar="NAMESRV_ADDR", help="Name servers, several with semicolons.")
+    str, typer.Option(metavar="HOST:PORT", envvar="NAMESRV_ADDR", help="Name servers, separated by ';'.")
 ]
-Master = Annotated[str | None, typer.Option(help="A Spark master; else local[*].")]
-Remote = Annotated[str | None, typer.Option(metavar="URL", help="A Spark Connect server, sc://host:15002.")]
-Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark.")]
-Pattern = Annotated[str, typer.Option(metavar="REGEX", help="Topics that become views.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show what Spark logs.")]
+Master = Annotated[str | None, typer.Option(help="Spark master; local[*] by default.")]
+Remote = Annotated[str | None, typer.Option(metavar="URL", help="Spark Connect server, sc://host:15002.")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting.")]
+Pattern = Annotated[str, typer.Option(metavar="REGEX", help="Topics to make views of.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show Spark's log.")]
 
 LOCAL = "localhost:9876"
 
@@ -43,7 +43,7 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the result is the exit code of the process."""
+    """Run the command; returns the exit code."""
     return serving.run_app(app, "spark", arguments)
 
 
@@ -64,9 +64,9 @@ class Wanted:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Any]:
-        """A session that ends with the block. What goes wrong with it is said in one line."""
+        """A session that ends with the block. Failures are reported in one line."""
         if not self.verbose:
-            # About versions of packages that nobody here chose.
+            # Warnings about package versions that the user did not choose.
             warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
         made = mq.session(self.namesrv, master=self.master, remote=self.remote, conf=self.conf, verbose=self.verbose)
         try:
@@ -84,7 +84,7 @@ def shell(
     pattern: Pattern = ".*",
     verbose: Verbose = False,
 ) -> None:
-    """A Python prompt with a Spark session, where every topic is a view.
+    """Start a Python shell with a Spark session in which every topic is a view.
 
     Example: pyromq spark shell
     """
@@ -98,24 +98,24 @@ def shell(
 @app.command(context_settings={"allow_interspersed_args": False, **_HELP})
 def run(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A program: FILE.py or FILE.sql.", exists=True, dir_okay=False)
+        Path, typer.Argument(metavar="FILE", help="Program to run: FILE.py or FILE.sql.", exists=True, dir_okay=False)
     ],
     *,
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="For the program; name=value for SQL.")
+        list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="Arguments of the program; name=value for SQL.")
     ] = None,
     namesrv: Namesrv = LOCAL,
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
     pattern: Pattern = ".*",
-    rows: Annotated[int, typer.Option(metavar="N", help="Rows of a result of SQL to print.", min=1)] = 100,
+    rows: Annotated[int, typer.Option(metavar="N", help="Rows to print of each SQL result.", min=1)] = 100,
     verbose: Verbose = False,
 ) -> None:
-    """Run a program in a Spark session, where every topic is a view.
+    """Run a program in a Spark session in which every topic is a view.
 
-    Python finds `spark`, `mq` and `namesrv`. SQL is printed as tables. A streaming query prints a line for every
-    micro-batch, and is waited for.
+    Python programs find `spark`, `mq` and `namesrv`. SQL results are printed as tables. A streaming query prints a line
+    per micro-batch and runs to its end.
 
     Example: pyromq spark run report.sql day=2026-01-31
     """
@@ -141,7 +141,7 @@ def doctor(
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
-    """Look whether the driver and every executor have what they need, and reach every broker.
+    """Check that the driver and every executor have what they need and reach every broker.
 
     The exit code is 1 if there is a problem.
 
@@ -155,7 +155,7 @@ def doctor(
 
 
 class _Prompt(code.InteractiveConsole):
-    """Shows what our code said in one line: Spark puts two stacks around it."""
+    """Shows our error in one line: Spark wraps it in two stacks."""
 
     def showtraceback(self) -> None:
         error = sys.exc_info()[1]
@@ -173,13 +173,13 @@ def _wanted(namesrv: str, master: str | None, remote: str | None, conf: list[str
         if not (key and equals):
             raise ConfigError(f"--conf must be KEY=VALUE, not {key!r}")
     if master and remote:
-        raise ConfigError("give either --master or --remote")
+        raise ConfigError("use either --master or --remote")
     return Wanted(namesrv, master, remote, {key: value for key, _, value in pairs}, verbose)
 
 
 @contextlib.contextmanager
 def _failures(file: Path | None = None) -> Iterator[None]:
-    """Where errors end: ours as a line, those of a user's program as Python shows them, without our own frames."""
+    """Report errors: ours in one line, a program's as Python shows them, without our own frames."""
     try:
         yield
     except PyroMQError as exc:
@@ -202,7 +202,7 @@ def _register(made: Any, pattern: str) -> list[str]:
     except ConfigError:
         raise
     except PyroMQError as exc:
-        # A program may work without; and a prompt is a good place to find out why.
+        # A program may do without; and a shell is a good place to find out why.
         _say(f"pyromq spark: no topic is a view: {exc}")
         return []
 
@@ -224,7 +224,7 @@ def _complete(names: dict[str, Any]) -> None:
     try:
         import readline
         import rlcompleter
-    except ImportError:  # there is none for Windows
+    except ImportError:  # not available on Windows
         return
     readline.set_completer(rlcompleter.Completer(names).complete)
     readline.parse_and_bind("tab: complete")

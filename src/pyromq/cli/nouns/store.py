@@ -1,4 +1,4 @@
-"""`pyromq store`: a data directory without a broker, ours or RocketMQ's: what is in it, and whether all is well."""
+"""`pyromq store`: inspect and verify a data directory, ours or RocketMQ's, without a broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyromq.store.inspection import QueueFacts, StoreFacts
 
-app = new_app("The files of a store that no broker has open, ours or RocketMQ's.")
+app = new_app("Inspect and verify a store that no broker has open, PyroMQ's or RocketMQ's.")
 _VERIFY = (
     (store_check.check.__doc__ or "")
     .replace("Example: pyromq check", "Example: pyromq store verify")
@@ -60,12 +60,12 @@ class QueueInStore:
 @reading(app, "inspect", connects=False)
 async def inspect(
     session: Session,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The store: what storePathRootDir says.")],
-    queues: Annotated[bool, typer.Option("-q", "--queues", help="Every queue instead of every topic.")] = False,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The store: the broker's storePathRootDir.")],
+    queues: Annotated[bool, typer.Option("-q", "--queues", help="List queues instead of topics.")] = False,
 ) -> Listing[Any] | dict[str, Any] | None:
-    """What is in a store: files, offsets, topics with their messages, times, how it was stopped. Nothing is written.
+    """Show what is in a store: files, offsets, topics, message counts, times, how it was stopped. Writes nothing.
 
-    With -o json or yaml all of it is one document, with -o csv only the topics or queues.
+    -o json or yaml prints it all as one document, -o csv only the topics or queues.
 
     Example: pyromq store inspect ~/store
     """
@@ -76,7 +76,7 @@ async def inspect(
     except StoreError as exc:
         raise CommandFailed(str(exc), Exit.USAGE) from exc
     if found.user:
-        session.note(f"{folder} is in use by {found.user}; the figures are of a moment ago")
+        session.note(f"{folder} is in use by {found.user}; the figures may be out of date")
     rows = _queues(found.queues) if queues else _topics(found.queues)
     document = _facts(found)
     match session.asked.output:

@@ -1,4 +1,4 @@
-"""`pyromq check`: look for damage in the files of a store, without changing any of them."""
+"""`pyromq check`: check a store's files for damage, without changing them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pyromq.settings import GiB, KiB, MiB, Settings, options_of
 from pyromq.store.check.store_check import Severity, StoreCheck
 from pyromq.store.config import StoreConfig
 
-# As of grep and diff: 0 nothing found, 1 something found, 2 trouble.
+# As grep and diff do: 0 nothing found, 1 something found, 2 trouble.
 FINDINGS = 1
 NO_STORE = 2
 
-_KEPT = 1000  # findings of a severity that a text shows; there may be millions
+_KEPT = 1000  # findings shown per severity; there may be millions
 
 Counts: TypeAlias = Counter[Severity]
 
@@ -36,7 +36,7 @@ class Output(StrEnum):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the result is the exit code of the process."""
+    """Run the command; returns the exit code."""
     try:
         app(arguments, prog_name="pyromq check")
     except SystemExit as done:
@@ -47,25 +47,25 @@ def main(arguments: list[str]) -> int:
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def check(
     ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The store: what storePathRootDir says.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The store: the broker's storePathRootDir.")],
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only the last two files of the log, and the ends of the queues.")
+        bool, typer.Option("--quick", help="Check only the last two log files and the ends of the queues.")
     ] = False,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the broker, where it is not the default."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Broker setting that differs from the default."),
     ] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to print what is found.")] = Output.text,
+    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.text,
 ) -> None:
-    """Look for damage in a store.
+    """Check a store for damage.
 
     Reads the commit log, the consume queues, the index, the checkpoint and the config files, and prints every
-    inconsistency. Nothing is changed. The broker should not be running.
+    inconsistency. Changes nothing. The broker should not be running.
 
-    Sizes of files are taken from the files. Other settings that matter are messageDelayLevel, storePathCommitLog and
+    File sizes are taken from the files. Other settings that matter are messageDelayLevel, storePathCommitLog and
     messageIndexEnable.
 
-    The exit code is 0 if the store is sound (there may be notes), 1 if errors or warnings were found, and 2 if DIR is
+    The exit code is 0 if the store is sound (notes do not count), 1 if there are errors or warnings, and 2 if DIR is
     not a store or cannot be read. `pyromq store verify` is the same.
 
     Example: pyromq check --quick ~/store
@@ -87,7 +87,7 @@ def check(
 
 
 class _Progress:
-    """A line on a terminal that says how far a long check has come."""
+    """A progress line for long checks on a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -124,7 +124,7 @@ class _Progress:
 
 
 def _print_text(store: StoreCheck, progress: _Progress) -> Counts:
-    """By severity, and what is about the same place together."""
+    """Findings by severity, grouped by place."""
     counts: Counts = Counter()
     kept: dict[Severity, dict[str, list[str]]] = {severity: {} for severity in Severity}
     began = time.perf_counter()
@@ -150,7 +150,7 @@ def _print_text(store: StoreCheck, progress: _Progress) -> Counts:
 
 
 def _print_json(store: StoreCheck, progress: _Progress) -> Counts:
-    """One object, at the end."""
+    """One JSON object, at the end."""
     began = time.perf_counter()
     findings = list(store.run())
     summary = _summary(store, time.perf_counter() - began)
@@ -160,7 +160,7 @@ def _print_json(store: StoreCheck, progress: _Progress) -> Counts:
 
 
 def _print_ndjson(store: StoreCheck, progress: _Progress) -> Counts:
-    """An object per line: each finding as soon as it is found, the summary last."""
+    """One object per line: each finding at once, the summary last."""
     counts: Counts = Counter()
     began = time.perf_counter()
     for finding in store.run():

@@ -1,4 +1,4 @@
-"""`pyromq top`: topics and groups with their rates and lag, again and again, on one screen."""
+"""`pyromq top`: watch the rates and lag of topics and groups on one screen."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from pyromq.admin.live import Look
 
-app = new_app("Topics and groups with their rates and lag, again and again.", alone=True)
+app = new_app("Watch the rates and lag of topics and groups.", alone=True)
 
 _ANSWER_WITHIN = 3.0
-_OTHER_LINES = 4  # headings, an empty one, the summary, and where the cursor is
+_OTHER_LINES = 4  # headings, a blank line, the summary, and the cursor's line
 _HOME = "\x1b[H\x1b[J"
 _SCREEN, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
@@ -54,15 +54,19 @@ def main(arguments: list[str]) -> int:
 @reading(app, "top", timeout=None)
 async def top(
     session: Session,
-    interval: Annotated[float, typer.Option("-i", "--interval", metavar="SEC", min=0.1, help="Between looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look twice, print once, and end.")] = False,
-    sort: Annotated[SortBy, typer.Option("-s", "--sort", help="What comes first.")] = SortBy.lag,
-    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first rows.")] = None,
-    system: Annotated[bool, typer.Option("--system", help="RocketMQ's own topics and groups, too.")] = False,
+    interval: Annotated[
+        float, typer.Option("-i", "--interval", metavar="SEC", min=0.1, help="Seconds between updates.")
+    ] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Measure once, print, and exit.")] = False,
+    sort: Annotated[SortBy, typer.Option("-s", "--sort", help="Sort by this column.")] = SortBy.lag,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Show only the first N rows.")
+    ] = None,
+    system: Annotated[bool, typer.Option("--system", help="Include RocketMQ's own topics and groups.")] = False,
 ) -> None:
-    """Topics and the groups that read them: messages a second in and out, how far behind, and how fast that grows.
+    """Watch topics and the groups that read them: messages a second in and out, lag, and how fast the lag grows.
 
-    Until Ctrl-C; with --once for scripts.
+    Runs until Ctrl-C; use --once in scripts.
 
     Example: pyromq top
     """
@@ -93,7 +97,7 @@ async def _go_on(
         try:
             latest = await _looked(session, system=system)
         except (PyroMQError, TimeoutError) as exc:
-            # Somebody who watches wants to see it come back.
+            # Keep going: the user wants to see the cluster come back.
             session.note(str(exc) or f"no answer within {_ANSWER_WITHIN:g} s")
         else:
             pulse.add(latest)

@@ -1,4 +1,4 @@
-"""`pyromq topic`: what topics there are, where, how big; making, changing and deleting them."""
+"""`pyromq topic`: list, inspect, create, change and delete topics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..session import Session
 from ..verbs import changing, new_app, reading, run_app
 from .changes import Change, changes
 
-app = new_app("Topics: what there is, where, how big; making, changing and deleting them.")
+app = new_app("List, inspect, create, change and delete topics.")
 
 ReadQueues = Annotated[int | None, typer.Option("-r", "--read-queues", min=0, max=65535, help="Queues to read from.")]
 WriteQueues = Annotated[int | None, typer.Option("-w", "--write-queues", min=0, max=65535, help="Queues to send to.")]
@@ -38,10 +38,10 @@ def main(arguments: list[str]) -> int:
 async def list_topics(
     session: Session,
     cluster: ClusterName = None,
-    long: Annotated[bool, typer.Option("-l", "--long", help="With brokers, queues and permission.")] = False,
-    system: Annotated[bool, typer.Option("--system", help="Retry, dead-letter and system topics, too.")] = False,
+    long: Annotated[bool, typer.Option("-l", "--long", help="Show brokers, queues and permission.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Include retry, dead-letter and system topics.")] = False,
 ) -> Listing[Any]:
-    """The names of topics.
+    """List topics.
 
     Example: pyromq topic list --long
     """
@@ -51,7 +51,7 @@ async def list_topics(
 
 @reading(app, "route")
 async def route(session: Session, topic: Topic) -> Listing[Any]:
-    """Where clients find a topic, as name servers tell them.
+    """Show the route of a topic: the brokers and queues that name servers send clients to.
 
     Example: pyromq topic route orders
     """
@@ -60,7 +60,7 @@ async def route(session: Session, topic: Topic) -> Listing[Any]:
 
 @reading(app, "describe")
 async def describe(session: Session, topic: Topic) -> Listing[Any]:
-    """The settings of a topic on each of its brokers, its clusters and its groups.
+    """Show the settings of a topic on each broker, its clusters and its groups.
 
     Example: pyromq topic describe orders
     """
@@ -74,17 +74,19 @@ async def describe(session: Session, topic: Topic) -> Listing[Any]:
 async def stats(
     session: Session,
     topic: OptionalTopic = None,
-    every: Annotated[bool, typer.Option("--all", help="All topics with their groups: rates, day totals, lag.")] = False,
-    active: Annotated[bool, typer.Option("--active", "-a", help="With --all: only where something moves.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="All topics with their groups: rates, daily totals, lag.")
+    ] = False,
+    active: Annotated[bool, typer.Option("--active", "-a", help="With --all: only topics with traffic.")] = False,
 ) -> Listing[Any]:
-    """Where the queues of a topic begin and end; or, with --all, the traffic of every topic.
+    """Show the offsets of a topic's queues, or with --all the traffic of every topic.
 
     Example: pyromq topic stats orders --watch 2
     """
     if every:
         return await stats_all(session.admin, topic, active=active)
     if topic is None:
-        raise CommandFailed("name a topic, or say --all", Exit.USAGE)
+        raise CommandFailed("name a topic, or use --all", Exit.USAGE)
     return await topic_stats(session.admin, topic)
 
 
@@ -95,7 +97,7 @@ class GroupName:
 
 @reading(app, "groups")
 async def groups(session: Session, topic: Topic) -> Listing[GroupName]:
-    """The groups that consume a topic.
+    """List the groups that consume a topic.
 
     Example: pyromq topic groups orders
     """
@@ -104,7 +106,7 @@ async def groups(session: Session, topic: Topic) -> Listing[GroupName]:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The queues that a client would get."""
+    """The queues a client would get."""
 
     client: str
     queues: tuple[str, ...]
@@ -116,9 +118,9 @@ async def assign(
     session: Session,
     topic: Topic,
     clients: Annotated[list[str], typer.Argument(metavar="CLIENT...", help="Client ids, or any names.")],
-    simulate: Annotated[bool, typer.Option("--simulate", help="What it does in any case.")] = True,
+    simulate: Annotated[bool, typer.Option("--simulate", help="No effect: this verb only simulates.")] = True,
 ) -> Listing[Assignment]:
-    """How the queues of a topic would be shared by these clients, with RocketMQ's default strategy.
+    """Show how these clients would share the queues of a topic under RocketMQ's default strategy.
 
     Example: pyromq topic assign orders worker-1 worker-2 worker-3
     """
@@ -146,14 +148,16 @@ async def create(
     *,
     read_queues: ReadQueues = None,
     write_queues: WriteQueues = None,
-    queues: Annotated[int | None, typer.Option("-q", "--queues", min=1, help="Both of them.")] = None,
+    queues: Annotated[int | None, typer.Option("-q", "--queues", min=1, help="Read and write queues.")] = None,
     perm: Perm = None,
-    order: Annotated[bool, typer.Option("--order", help="Producers keep to its queues, come what may.")] = False,
+    order: Annotated[
+        bool, typer.Option("--order", help="Producers keep to its queues even if a broker is down.")
+    ] = False,
     attributes: Annotated[
-        list[str] | None, typer.Option("-a", "--attribute", metavar="KEY=VALUE", help="For brokers of 5.x.")
+        list[str] | None, typer.Option("-a", "--attribute", metavar="KEY=VALUE", help="Attribute, for 5.x brokers.")
     ] = None,
 ) -> Listing[Change] | None:
-    """Make a topic on all brokers, or on some. One that is there gets these settings, all of them.
+    """Create a topic on all brokers, or on some. If it exists, all its settings are replaced.
 
     Example: pyromq topic create orders --queues 8
     """
@@ -183,21 +187,21 @@ async def update(
     write_queues: WriteQueues = None,
     perm: Perm = None,
 ) -> Listing[Change] | None:
-    """Change some settings of a topic, and leave the others as they are.
+    """Change some settings of a topic and keep the others.
 
     Example: pyromq topic update orders --write-queues 16 --read-queues 16
     """
     given = {"read queues": read_queues, "write queues": write_queues, "permission": perm}
     said = {name: value for name, value in given.items() if value is not None}
     if not said:
-        raise CommandFailed("say what to change: --read-queues, --write-queues or --perm", Exit.USAGE)
+        raise CommandFailed("nothing to change; use --read-queues, --write-queues or --perm", Exit.USAGE)
     bits = perm_of(perm) if perm else None
     known = await topic_settings(session.admin, topic)
     fewer = write_queues is not None and any(row.write_queues > write_queues for row in known.rows)
     fewer |= read_queues is not None and any(row.read_queues > read_queues for row in known.rows)
     what = f"set {', '.join(f'{name} {value}' for name, value in said.items())} of topic {topic}"
     if fewer:
-        what += ", so that messages in queues that go are not read"
+        what += " (messages in removed queues become unreadable)"
     if not session.agreed(what, dangerous=fewer):
         return None
     addresses = await session.admin.topics.update(
@@ -213,7 +217,7 @@ async def perm(
     permission: Annotated[str, typer.Argument(metavar="PERM", help="r, w or rw (4, 2, 6).")],
     place: Place,
 ) -> Listing[Change] | None:
-    """Allow or forbid to read and write a topic.
+    """Allow or forbid reading and writing a topic.
 
     Example: pyromq topic perm orders r
     """
@@ -226,7 +230,7 @@ async def perm(
 
 @changing(app, "delete")
 async def delete(session: Session, topic: Topic, place: Place) -> Listing[Change] | None:
-    """Delete a topic, with all messages in it.
+    """Delete a topic with all its messages.
 
     Example: pyromq topic delete orders --yes
     """
@@ -249,11 +253,11 @@ async def order(
     session: Session,
     topic: Topic,
     setting: Annotated[
-        str | None, typer.Option("--set", metavar="BROKER:N;...", help="The queues that producers use.")
+        str | None, typer.Option("--set", metavar="BROKER:N;...", help="Queues that producers keep to.")
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Make it an ordinary topic again.")] = False,
 ) -> Listing[Any] | None:
-    """Show or change which queues producers of an ordered topic keep to.
+    """Show or change the queues that producers of an ordered topic keep to.
 
     Example: pyromq topic order orders --set 'broker-a:4;broker-b:4'
     """
@@ -269,7 +273,7 @@ async def order(
         try:
             queues = parse(setting)
         except RemoteProtocolError as exc:
-            raise ConfigError(f"{exc}; write broker-a:4;broker-b:4") from exc
+            raise ConfigError(f"{exc}; use broker-a:4;broker-b:4") from exc
         if session.agreed(f"set the order of topic {topic} to {setting}"):
             await session.admin.topics.set_order(topic, queues)
             return changes(topic, f"ordered {setting}", session.target.addresses)
@@ -278,7 +282,7 @@ async def order(
         found = await session.admin.topics.order(topic)
     except QueryNotFound:
         await session.admin.topics.route(topic)  # raises TopicNotFound
-        raise CommandFailed(f"topic {topic} is not ordered; --set orders it", Exit.NOT_FOUND) from None
+        raise CommandFailed(f"topic {topic} is not ordered; --set makes it so", Exit.NOT_FOUND) from None
     return Listing.make(OrderRow, (OrderRow(broker, queues) for broker, queues in found.items()))
 
 

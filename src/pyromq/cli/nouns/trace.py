@@ -1,4 +1,4 @@
-"""`pyromq trace`: what clients did with a message."""
+"""`pyromq trace`: who sent and consumed a message, as clients traced it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..failures import CommandFailed, Exit
 from ..session import Session
 from ..verbs import new_app, reading, run_app
 
-app = new_app("What clients did with a message, as they traced it.")
+app = new_app("Show the trace of a message: who sent it, who consumed it, and when.")
 
 
 def main(arguments: list[str]) -> int:
@@ -27,23 +27,21 @@ async def get(
     session: Session,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a message, or one of its keys.")],
     trace_topic: Annotated[
-        str, typer.Option("-t", "--trace-topic", metavar="TOPIC", help="Where clients write their traces.")
+        str, typer.Option("-t", "--trace-topic", metavar="TOPIC", help="Topic that clients write traces to.")
     ] = TRACE_TOPIC,
 ) -> Listing[TraceEvent]:
-    """Who sent a message, who consumed it, when, how long it took, and how it ended.
+    """Show who sent a message, who consumed it, when, how long it took, and how it ended.
 
     Example: pyromq trace get C0A8011500002A9F0000000000003E6A
     """
     try:
         found = await trace_of(session.admin, message_id, trace_topic)
     except TopicNotFound:
-        reason = f"no broker has the topic {trace_topic}: nothing is traced; brokers make it with traceTopicEnable=true"
+        reason = f"no broker has the trace topic {trace_topic}; brokers create it with traceTopicEnable=true"
         raise CommandFailed(reason, Exit.NOT_FOUND) from None
     except NoMessage:
-        reason = (
-            f"nothing about {message_id} was traced; clients trace with `Client(trace=True)`, in Java enableMsgTrace"
-        )
+        reason = f"no trace of {message_id}; clients trace with `Client(trace=True)`, in Java enableMsgTrace"
         raise CommandFailed(reason, Exit.NOT_FOUND) from None
     if not found.rows and not found.missing:
-        raise CommandFailed(f"nothing about {message_id} was traced", Exit.NOT_FOUND)
+        raise CommandFailed(f"no trace of {message_id}", Exit.NOT_FOUND)
     return found

@@ -1,4 +1,4 @@
-"""`pyromq broker`, also as `mqbroker`: run a broker with the options and exit codes that RocketMQ's has."""
+"""`pyromq broker`, also `mqbroker`: run a broker with RocketMQ's options and exit codes."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ app = serving.new_app()
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the result is the exit code of the process."""
+    """Run the command; returns the exit code."""
     return serving.run_app(app, "broker", arguments)
 
 
 def console() -> None:
-    """The console script `mqbroker`, for those who know the command by RocketMQ's name."""
+    """The console script `mqbroker`, RocketMQ's name for the command."""
     sys.exit(serving.run_app(app, "broker", sys.argv[1:], called="mqbroker"))
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def broker(
     properties: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings that win over all others.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings that override all others.")
     ] = None,
     *,
     config_file: Annotated[
         Path | None,
-        typer.Option("-c", "--configFile", help="Properties file; changes at run time are written back to it."),
+        typer.Option("-c", "--configFile", help="Properties file; run-time changes are written back to it."),
     ] = None,
     namesrv_addr: Annotated[
         str | None, typer.Option("-n", "--namesrvAddr", help="Name servers as host:port;host:port.")
@@ -53,23 +53,24 @@ def broker(
         bool, typer.Option("-m", "--printImportantConfig", help="Print the important settings and exit.")
     ] = False,
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print all settings with where they came from and exit.")
+        bool, typer.Option("--print-config", help="Print all settings with their origins and exit.")
     ] = False,
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one setting.")] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one key.")] = None,
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
-    log_level: Annotated[logs.LogLevel, typer.Option(help="How much to log.")] = logs.LogLevel.info,
-    log_format: Annotated[logs.LogFormat, typer.Option(help="How to log.")] = logs.LogFormat.text,
+    log_level: Annotated[logs.LogLevel, typer.Option(help="Log level.")] = logs.LogLevel.info,
+    log_format: Annotated[logs.LogFormat, typer.Option(help="Log format.")] = logs.LogFormat.text,
     log_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Log to files there, at most 1 GiB of them, not to stderr.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Log to files in this directory (1 GiB at most) instead of stderr."),
     ] = None,
     log_name: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run a broker.
 
-    With a verb it looks at brokers that run, and changes them: `pyromq broker help` lists status, config, lag and more.
+    With a verb it inspects and changes running brokers: `pyromq broker help` lists status, config, lag and more.
 
-    Settings are taken from NAMESRV_ADDR, then from the file, then from variables PYROMQ_<UPPER_SNAKE>, then from
-    --set, then from bare key=value arguments, then from -n; the last one wins.
+    Settings come from NAMESRV_ADDR, the file, variables PYROMQ_<UPPER_SNAKE>, --set, bare key=value arguments and -n,
+    in this order; the last one wins.
 
     Example: pyromq broker -c broker.conf -n 10.0.0.5:9876
     """
@@ -122,7 +123,7 @@ async def _run(settings: Settings, *, supervised: bool) -> None:
         serving_broker.reload()
         systemd.reloaded()
 
-    # Whoever started it holds the other end of stdin, and may die without a word.
+    # Its supervisor holds the other end of stdin and may die without warning.
     leash = sys.stdin.fileno() if supervised else None
     running = serving_broker.run(listening)
     await serving.until_stopped(running, "broker", systemd=systemd, reload=reload, leash=leash)

@@ -1,4 +1,4 @@
-"""Further brokers as processes of their own: started together, started again when they crash, ended together."""
+"""More brokers in processes of their own: started together, restarted when they crash, stopped together."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 _BOOTED = b"boot success"
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
-# A process that ran so long crashed for another reason than the one before.
+# A process that ran this long crashed for a different reason than the one before.
 _STEADY = 60.0
 _STOP_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process to run: its name, its command line without the interpreter, and what its environment has besides."""
+    """A process to run: its name, its command line without the interpreter, and extra environment variables."""
 
     name: str
     arguments: Sequence[str]
@@ -40,7 +40,7 @@ class Member:
 class Fleet(Service):
     """Runs members until cancelled. `listening` is called once all have booted.
 
-    ConfigError when a member ends before it has booted for the first time: it has said on stderr why.
+    ConfigError if a member ends before its first boot; it has printed the reason on stderr.
     """
 
     def __init__(self, members: Sequence[Member]) -> None:
@@ -48,7 +48,7 @@ class Fleet(Service):
         self._processes: set[asyncio.subprocess.Process] = set()
 
     def reload(self) -> None:
-        """Let every member reload."""
+        """Make every member reload."""
         self.send(signal.SIGHUP)
 
     def send(self, number: signal.Signals) -> None:
@@ -68,7 +68,7 @@ class Fleet(Service):
             await asyncio.gather(*booted.values())
             if listening is not None:
                 listening()
-            # Not `gather`: that would cancel them, and so would we then, in the midst of their ending.
+            # Not `gather`: it would cancel them, and then we would again, while they are stopping.
             await asyncio.wait(supervisors)
         finally:
             left = (*supervisors, *booted.values())
@@ -96,20 +96,20 @@ class Fleet(Service):
             assert process.stdout is not None
             async for line in process.stdout:
                 if _BOOTED in line:
-                    # Before that it does not listen to signals that others die of.
+                    # Before that it has no handlers, and the signal would kill it.
                     self._processes.add(process)
                     if not booted.done():
                         booted.set_result(None)
             return await process.wait()
         finally:
             self._processes.discard(process)
-            # In a task of its own, since this one may be cancelled, and time limits do not work in such a task.
+            # In a task of its own: this one may be cancelled, and time limits do not work in a cancelled task.
             await asyncio.create_task(_end(process), name=f"end {member.name}")
 
 
 async def _started(member: Member) -> asyncio.subprocess.Process:
-    # A session of its own: Ctrl-C is for the one who supervises, who then ends the others in order. The pipe to its
-    # stdin is what tells it that we are gone, should we be killed.
+    # A session of its own: Ctrl-C goes to the supervisor, which then stops the others in order. The pipe to its
+    # stdin tells it that we are gone if we get killed.
     starting = asyncio.create_task(
         asyncio.create_subprocess_exec(
             sys.executable,
@@ -123,13 +123,13 @@ async def _started(member: Member) -> asyncio.subprocess.Process:
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # Cancelled halfway, asyncio may wait for ever for pipes that it never connected.
+        # If cancelled halfway, asyncio may wait forever for pipes it never connected.
         await _end(await starting)
         raise
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """See that the process is gone, and let go of its pipes."""
+    """Make sure the process is gone, and close its pipes."""
     assert process.stdin is not None
     assert process.stdout is not None
     if process.returncode is None:

@@ -1,4 +1,4 @@
-"""`pyromq install-unit`: print a systemd unit for one of the servers, to be looked at and put in its place."""
+"""`pyromq install-unit`: print a systemd unit for a server, for you to review and install."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Server(StrEnum):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the result is the exit code of the process."""
+    """Run the command; returns the exit code."""
     return serving.run_app(app, "install-unit", arguments)
 
 
@@ -30,9 +30,9 @@ def main(arguments: list[str]) -> int:
 def install_unit(
     server: Annotated[Server, typer.Argument(metavar="SERVER", help="broker or namesrv.")] = Server.broker,
     config_file: Annotated[
-        Path | None, typer.Option("-c", "--configFile", help="Properties file that the server is started with.")
+        Path | None, typer.Option("-c", "--configFile", help="Properties file to start the server with.")
     ] = None,
-    user: Annotated[str, typer.Option(help="User that it runs as.")] = "pyromq",
+    user: Annotated[str, typer.Option(help="User to run it as.")] = "pyromq",
 ) -> None:
     """Print a systemd unit. To install it:
 
@@ -44,13 +44,13 @@ def install_unit(
 
 
 def unit(server: Server, config_file: Path | None, user: str) -> str:
-    """The text of the unit. Data goes to /var/lib/pyromq unless the settings name another place."""
+    """The text of the unit. Data goes to /var/lib/pyromq unless the settings say otherwise."""
     found = shutil.which("pyromq")
     command = [found] if found else [sys.executable, "-m", "pyromq.cli.main"]
     command.append(server.value)
     if config_file is not None:
         command += ["-c", str(config_file.absolute())]
-    # What systemd would take for one of its own signs.
+    # Characters that mean something to systemd.
     start = shlex.join(command).replace("%", "%%").replace("$", "$$")
     return _UNIT.format(server="name server" if server is Server.namesrv else "broker", start=start, user=user)
 

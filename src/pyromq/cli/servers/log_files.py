@@ -1,4 +1,4 @@
-"""Logs in files: `broker.log` is the newest; what came before has its time in the name and goes when it is too much.
+"""Log files: `broker.log` is the newest; older ones carry their time in the name and go when space runs out.
 
 broker.20260131T000000-018224.log       all of the 30th of January
 broker.20260131T101502-507313.log       the 31st until the file was full
@@ -22,11 +22,11 @@ MAX_TOTAL = 1 * GiB
 
 
 class LogFile(logging.Handler):
-    """Writes lines to `<folder>/<name>.log`, a new file each day and whenever it has `max_file` bytes.
+    """Writes lines to `<folder>/<name>.log` and starts a new file each day and after `max_file` bytes.
 
-    All files of that name together have at most `max_total` bytes; the oldest go first. One process per name and
-    folder: another one would go on writing to a file that was renamed. A line that cannot be written goes to stderr.
-    OSError when the file cannot be opened.
+    All files of that name together take at most `max_total` bytes; the oldest go first. Only one process per name and
+    folder: a second one would keep writing to a renamed file. A line that cannot be written goes to stderr.
+    OSError if the file cannot be opened.
     """
 
     def __init__(self, folder: Path, name: str, *, max_file: int = MAX_FILE, max_total: int = MAX_TOTAL) -> None:
@@ -40,7 +40,7 @@ class LogFile(logging.Handler):
         self._open()
 
     def _open(self) -> None:
-        # Unbuffered: a line that was logged is in the file, whatever becomes of the process.
+        # Unbuffered: once logged, a line is in the file even if the process dies.
         self._file: BinaryIO = self.path.open("ab", buffering=0)
         stat = self.path.stat()
         self._size = stat.st_size
@@ -58,7 +58,7 @@ class LogFile(logging.Handler):
             self._size += len(line)
 
     def reopen(self) -> None:
-        """Go on in a file of the same name: somebody has renamed or removed the one that is open."""
+        """Continue in a new file of the same name, after someone renamed or removed the open one."""
         self.acquire()
         try:
             self._file.close()

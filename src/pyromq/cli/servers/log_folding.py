@@ -1,4 +1,4 @@
-"""A warning that is logged again and again is written once, and then how often it came."""
+"""Write a repeated warning once, then how often it came."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ WINDOW = 60.0
 
 
 class Folding(logging.Handler):
-    """Hands records to `target`, without warnings and errors that say the same as the line before, word for word.
+    """Hands records to `target`, except warnings and errors that repeat the line before word for word.
 
-    They are counted, and the count is told before the next other message, or when the same comes after `window`
-    seconds. An error with a stack trace is always handed on, and so is what is no warning: it tells of a change.
+    It counts them, and writes the count before the next different message, or when the same one comes after `window`
+    seconds. Errors with a stack trace always pass, and so does everything below a warning: it tells of a change.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Folding(logging.Handler):
         try:
             said = (record.name, record.levelno, record.getMessage())
         except (TypeError, ValueError):
-            self.target.handle(record)  # arguments that do not fit: it says so in its own way
+            self.target.handle(record)  # arguments do not match the format; logging reports that itself
             return
         now = self._clock()
         if said == self._said and now < self._until and record.levelno >= logging.WARNING and not record.exc_info:
@@ -49,7 +49,7 @@ class Folding(logging.Handler):
     def _tell_count(self) -> None:
         if self._last is not None and self._said is not None:
             counted = logging.makeLogRecord(self._last.__dict__)
-            counted.msg, counted.args = "%s (%d times more)", (self._said[2], self._again)
+            counted.msg, counted.args = "%s (+%d more)", (self._said[2], self._again)
             self.target.handle(counted)
         self._again, self._last = 0, None
 

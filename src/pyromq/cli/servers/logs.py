@@ -1,8 +1,8 @@
-"""Logs of the servers: one stream to stderr, or files with `--log-dir`, a line per event.
+"""The servers' logs: one line per event, to stderr or, with `--log-dir`, to files.
 
     2026-01-31T12:00:00.123+01:00 INFO namesrv: broker registered name=rack1 id=0
 
-The word before the colon is the package that speaks. `json` gives one object per line for log collectors.
+The word before the colon is the package that logged it. `json` gives one object per line for log collectors.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def set_up(
     folder: Path | None = None,
     name: str = "pyromq",
 ) -> None:
-    """Send what PyroMQ and its libraries log to stderr, or to `<name>.log` in `folder`; repeated lines are folded.
+    """Send PyroMQ's and its libraries' logs to stderr, or to `<name>.log` in `folder`; repeated lines are folded.
 
-    For programs; a library never does this. ConfigError when the folder cannot be written.
+    For programs only, never for a library. ConfigError if the folder cannot be written.
     """
     handler: logging.Handler
     if folder is None:
@@ -83,7 +83,7 @@ def set_up(
 
 
 def reopen() -> None:
-    """Go on in new log files, after somebody renamed those that are open. On stderr there is nothing to do."""
+    """Continue in new log files, after someone renamed the open ones. Does nothing when logging to stderr."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, Folding) and isinstance(handler.target, LogFile):
             handler.target.reopen()

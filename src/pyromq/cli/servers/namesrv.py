@@ -1,4 +1,4 @@
-"""`pyromq namesrv`, also as `mqnamesrv`: run a name server with the options and exit codes that RocketMQ's has."""
+"""`pyromq namesrv`, also `mqnamesrv`: run a name server with RocketMQ's options and exit codes."""
 
 from __future__ import annotations
 
@@ -27,54 +27,55 @@ app = serving.new_app()
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the result is the exit code of the process."""
+    """Run the command; returns the exit code."""
     return serving.run_app(app, "namesrv", arguments)
 
 
 def console() -> None:
-    """The console script `mqnamesrv`, for those who know the command by RocketMQ's name."""
+    """The console script `mqnamesrv`, RocketMQ's name for the command."""
     sys.exit(serving.run_app(app, "namesrv", sys.argv[1:], called="mqnamesrv"))
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def namesrv(
     properties: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings that win over all others.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings that override all others.")
     ] = None,
     *,
     config_file: Annotated[
         Path | None,
-        typer.Option("-c", "--configFile", help="Properties file; changes at run time are written back to it."),
+        typer.Option("-c", "--configFile", help="Properties file; run-time changes are written back to it."),
     ] = None,
     print_items: Annotated[
         bool, typer.Option("-p", "--printConfigItem", help="Print all settings as key=value and exit.")
     ] = False,
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print all settings with where they came from and exit.")
+        bool, typer.Option("--print-config", help="Print all settings with their origins and exit.")
     ] = False,
     namesrv_addr: Annotated[
-        str | None, typer.Option("-n", "--namesrvAddr", help="Taken for RocketMQ's sake; has no effect here.")
+        str | None, typer.Option("-n", "--namesrvAddr", help="Accepted for compatibility with RocketMQ; has no effect.")
     ] = None,
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one setting.")] = None,
-    log_level: Annotated[logs.LogLevel, typer.Option(help="How much to log.")] = logs.LogLevel.info,
-    log_format: Annotated[logs.LogFormat, typer.Option(help="How to log.")] = logs.LogFormat.text,
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one key.")] = None,
+    log_level: Annotated[logs.LogLevel, typer.Option(help="Log level.")] = logs.LogLevel.info,
+    log_format: Annotated[logs.LogFormat, typer.Option(help="Log format.")] = logs.LogFormat.text,
     log_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Log to files there, at most 1 GiB of them, not to stderr.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Log to files in this directory (1 GiB at most) instead of stderr."),
     ] = None,
 ) -> None:
     """Run a name server.
 
-    With a verb it changes name servers that run: `pyromq namesrv help` lists config and kv.
+    With a verb it manages running name servers: `pyromq namesrv help` lists config and kv.
 
-    Settings are taken from the file, then from variables PYROMQ_<UPPER_SNAKE>, then from --set, then from bare
-    key=value arguments; the last one wins.
+    Settings come from the file, variables PYROMQ_<UPPER_SNAKE>, --set and bare key=value arguments, in this order; the
+    last one wins.
 
     Example: pyromq namesrv -c namesrv.properties listenPort=9876
     """
     serving.set_up_logs("namesrv", log_level, log_format, log_dir)
     settings = _settings(config_file, sets or [], properties or [])
     if config_file is not None:
-        # Where only settings are asked for, stdout is data for another program.
+        # When only printing settings, stdout is data for another program.
         out = sys.stderr if print_config or print_items else sys.stdout
         print(f"load config properties file OK, {config_file}", file=out)
     if print_config:
@@ -115,7 +116,7 @@ async def _run(settings: Settings) -> None:
         print(f"{line}\n{serving.where(name_server.address)}", flush=True)
         systemd.ready(f"serving at {name_server.address}")
         if not settings.value("rocketmqHome"):
-            logger.warning("ROCKETMQ_HOME is not set; RocketMQ's name server needs it, this one does not")
+            logger.warning("ROCKETMQ_HOME is not set; RocketMQ's name server needs it, PyroMQ's does not")
 
     def reload() -> None:
         systemd.reloading()

@@ -1,4 +1,4 @@
-"""Who listens on a port of this machine, as far as Linux tells: /proc/net/tcp knows sockets, /proc/PID/fd whose."""
+"""Which process listens on a port of this machine: /proc/net/tcp lists the sockets, /proc/PID/fd their owners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOCAL, _STATE, _INODE = 1, 3, 9  # columns of /proc/net/tcp
 
 
 def holder_of(port: int, proc: Path = Path("/proc")) -> str | None:
-    """`java (pid 4711)`; None where that cannot be known: another user's, another container's, another system."""
+    """`java (pid 4711)`; None if unknown: another user, another container, not Linux."""
     sockets = {f"socket:[{inode}]" for inode in _listening(port, proc)}
     if not sockets:
         return None
@@ -27,7 +27,7 @@ def holder_of(port: int, proc: Path = Path("/proc")) -> str | None:
 
 
 def _listening(port: int, proc: Path) -> Iterator[str]:
-    """The inodes of all sockets that listen on the port, at whatever address."""
+    """The inodes of all sockets that listen on the port, on any address."""
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in (proc / "net" / table).read_text().splitlines()[1:]:
@@ -37,7 +37,7 @@ def _listening(port: int, proc: Path) -> Iterator[str]:
 
 
 def _opened(folder: Path) -> Iterator[str]:
-    # Processes of others cannot be looked at, and any may end meanwhile.
+    # We cannot inspect other users' processes, and any process may end meanwhile.
     with contextlib.suppress(OSError):
         for descriptor in folder.iterdir():
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the commands that run servers share: exit codes, one-line failures, signals."""
+"""Shared by the commands that run servers: exit codes, one-line failures, signals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def new_app() -> typer.Typer:
 
 
 def run_app(app: typer.Typer, name: str, arguments: list[str], *, called: str | None = None) -> int:
-    """Run a command, which its users may have `called` otherwise; the result is the exit code of the process."""
+    """Run a command; returns the exit code. `called` is the name its user typed, if it is another one."""
     try:
         app(arguments, prog_name=called or f"pyromq {name}")
     except SystemExit as done:
@@ -52,7 +52,7 @@ def run_app(app: typer.Typer, name: str, arguments: list[str], *, called: str | 
 
 
 def failure(name: str, error: PyroMQError, code: int) -> typer.Exit:
-    """Say what is wrong in one line; a stack trace would only hide it. Of a port that is taken, by whom, if known."""
+    """Report a failure in one line; a stack trace would only hide it. For a taken port, name its holder if known."""
     line = str(error)
     if (taken := _TAKEN.search(line)) and (holder := holder_of(int(taken[1]))):
         line = f"{line[: taken.end()]} by {holder}{line[taken.end() :]}"
@@ -61,24 +61,24 @@ def failure(name: str, error: PyroMQError, code: int) -> typer.Exit:
 
 
 def where(address: str) -> str:
-    """The line after the one that says that a server is ready: where it listens, and whom it lets in."""
+    """The line after the ready line: where the server listens, and whom it lets in."""
     host = split_address(address)[0]
     reach = "this machine only" if is_loopback(host) else "anyone who can reach this machine"
-    return f"Listening on {address}, for {reach}; nothing is authenticated."
+    return f"Listening on {address}, open to {reach}; nothing is authenticated."
 
 
 def log_notices(settings: Settings) -> None:
-    """Say once what is odd about the settings and no reason to stop."""
+    """Warn once about settings that are odd but no reason to stop."""
     for notice in settings.notices():
         logger.warning("%s", notice)
     if os.environ.get("JAVA_OPT_EXT"):
-        logger.info("JAVA_OPT_EXT is set and has no effect: there is no Java here")
+        logger.info("JAVA_OPT_EXT is set but has no effect: PyroMQ does not run on Java")
 
 
 def set_up_logs(
     name: str, level: logs.LogLevel, style: logs.LogFormat, folder: Path | None, file: str | None = None
 ) -> None:
-    """Begin to log, for the command `name`, whose file, if there is a folder, is called `file` or like itself."""
+    """Start logging for the command `name`. With a folder, the log file is called `file`, or `name` without one."""
     try:
         logs.set_up(level, style, folder, file or name)
     except ConfigError as exc:
@@ -94,10 +94,10 @@ async def until_stopped(
     passed_on: Callable[[signal.Signals], None] = lambda number: None,
     leash: int | None = None,
 ) -> None:
-    """Run `service` until SIGTERM or SIGINT cancels it; a second one ends the process on the spot.
+    """Run `service` until SIGTERM or SIGINT cancels it; a second one ends the process at once.
 
-    The end of what can be read from `leash`, a descriptor, counts as a signal too. SIGHUP calls `reload`, SIGUSR1 opens
-    the log files anew, SIGUSR2 writes all stacks to stderr. `passed_on` is told of SIGUSR1, for further processes.
+    End of file on `leash`, a descriptor, counts as a signal too. SIGHUP calls `reload`, SIGUSR1 reopens the log files,
+    SIGUSR2 writes all stacks to stderr. `passed_on` hears of SIGUSR1, to pass it on to further processes.
     """
     loop = asyncio.get_running_loop()
     serving = asyncio.create_task(service, name=name)
@@ -123,9 +123,9 @@ async def until_stopped(
         try:
             logs.reopen()
         except OSError as exc:
-            logger.error("log files cannot be opened: %s", exc.strerror)
+            logger.error("log files cannot be reopened: %s", exc.strerror)
         else:
-            logger.info("log files opened anew")
+            logger.info("log files reopened")
         passed_on(signal.SIGUSR1)
 
     for number in (signal.SIGTERM, signal.SIGINT):

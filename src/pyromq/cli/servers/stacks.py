@@ -1,4 +1,4 @@
-"""What a server is doing at this moment, for a person who wonders: the stacks of its threads and of its tasks."""
+"""What a server is doing right now: the stacks of its threads and tasks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 def dump_on(number: signal.Signals) -> None:
-    """Write all stacks to stderr at this signal. To be called within the event loop.
+    """Write all stacks to stderr on this signal. Call it inside the event loop.
 
-    Those of the threads come from the signal handler itself, so also from a process that hangs; those of the tasks
-    follow as soon as the loop turns.
+    The threads' stacks come from the signal handler itself, so even a hung process shows them; the tasks' stacks
+    follow as soon as the loop runs.
     """
     asyncio.get_running_loop().add_signal_handler(number, dump_tasks)
     faulthandler.register(number, file=sys.stderr, all_threads=True, chain=True)
 
 
 def no_dump_on(number: signal.Signals) -> None:
-    """Take that back."""
+    """Stop doing that."""
     faulthandler.unregister(number)
     asyncio.get_running_loop().remove_signal_handler(number)
 

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 FAILED = 1
 LOOPBACK = "127.0.0.1"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-# A broker takes the port two below its own, and the one above.
+# A broker also takes the port two below its own, and the one above.
 PORTS_APART = 10
 
-# What suits a laptop, where nothing else was said.
+# Defaults that suit a laptop.
 _DEFAULTS = {
     "mappedFileSizeCommitLog": "64m",
     "traceTopicEnable": "true",
     "drainSeconds": "0",
-    # A laptop is busy with other things, too: there a late answer is better than a refusal.
+    # A laptop is busy with other things too: a late answer is better than a refusal.
     "brokerFastFailureEnable": "false",
 }
 _SOURCE = "pyromq up"
@@ -51,7 +51,7 @@ app = serving.new_app()
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the result is the exit code of the process."""
+    """Run the command; returns the exit code."""
     return serving.run_app(app, "up", arguments)
 
 
@@ -61,9 +61,9 @@ def up(
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the broker and the name server.")
     ] = None,
     *,
-    data: Annotated[Path, typer.Option(metavar="DIR", help="Where to keep everything.")] = Path(".pyromq"),
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Data directory.")] = Path(".pyromq"),
     ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="Keep everything in a temporary directory, and delete it in the end.")
+        bool, typer.Option("--ephemeral", help="Use a temporary data directory, deleted at exit.")
     ] = False,
     namesrv_port: Annotated[int, typer.Option(metavar="P", help="Port of the name server.", min=0, max=65535)] = 9876,
     broker_port: Annotated[int, typer.Option(metavar="P", help="Port of the broker.", min=0, max=65534)] = 10911,
@@ -72,21 +72,25 @@ def up(
     ] = LOOPBACK,
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST", help="Address that clients elsewhere reach this machine by; goes with --listen."),
+        typer.Option(metavar="HOST", help="Address at which other machines reach this one; use with --listen."),
     ] = None,
     brokers: Annotated[
-        int, typer.Option(metavar="N", help="Brokers to run, each further one as a process.", min=1, max=len(LETTERS))
+        int,
+        typer.Option(
+            metavar="N", help="Number of brokers; each after the first is a separate process.", min=1, max=len(LETTERS)
+        ),
     ] = 1,
-    log_level: Annotated[logs.LogLevel, typer.Option(help="How much to log.")] = logs.LogLevel.warning,
-    log_format: Annotated[logs.LogFormat, typer.Option(help="How to log.")] = logs.LogFormat.text,
+    log_level: Annotated[logs.LogLevel, typer.Option(help="Log level.")] = logs.LogLevel.warning,
+    log_format: Annotated[logs.LogFormat, typer.Option(help="Log format.")] = logs.LogFormat.text,
     log_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Log to files there, at most 1 GiB of them, not to stderr.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Log to files in this directory (1 GiB at most) instead of stderr."),
     ] = None,
 ) -> None:
     """Run a name server and a broker in one process.
 
-    Any RocketMQ client on this machine can connect at once; --listen lets others in. Ctrl-C stops them; what was stored
-    is there when they are started again.
+    Any RocketMQ client on this machine can connect at once; --listen lets others in. Ctrl-C stops it; messages are
+    still there at the next start.
 
     Example: pyromq up --data /var/lib/pyromq --brokers 2
     """
@@ -114,7 +118,7 @@ def up(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to start, and where. Works out the settings of each part."""
+    """What to start, and where; works out the settings of each part."""
 
     data: Path
     namesrv_port: int = 9876
@@ -126,7 +130,7 @@ class Plan:
 
     @property
     def host(self) -> str:
-        """The host that clients are told."""
+        """The host that clients connect to."""
         return self.advertise or reached_by(self.listen)
 
     def name_server(self) -> Settings:
@@ -141,9 +145,9 @@ class Plan:
         return _with(settings, own)
 
     def broker(self, number: int, namesrv_port: int, first_port: int) -> Settings:
-        """The settings of a broker, the first having the number 0 and `first_port`.
+        """The settings of a broker; the first has number 0 and `first_port`.
 
-        What was changed while it ran the last time is in its file, and counts unless something is said here.
+        Its file holds changes made during earlier runs; they apply unless overridden here.
         """
         name = f"broker-{LETTERS[number]}"
         folder = (self.data / name).absolute()
@@ -169,7 +173,7 @@ class Plan:
         return _with(settings, open_keys)
 
     def further_brokers(self, namesrv_port: int, first_port: int, log: list[str]) -> list[Member]:
-        """The others as processes. Their settings travel in the environment, where nobody else reads passwords."""
+        """The other brokers, as processes. Settings go through the environment, which keeps passwords private."""
         members = []
         for number in range(1, self.brokers):
             settings = self.broker(number, namesrv_port, first_port)
@@ -183,18 +187,18 @@ class Plan:
 
 
 def reached_by(bound: str) -> str:
-    """The address by which this machine itself reaches a server that listens on `bound`."""
+    """The address at which this machine itself reaches a server that listens on `bound`."""
     return {"0.0.0.0": LOOPBACK, "::": "::1", "": LOOPBACK}.get(bound, bound)
 
 
 def _environ() -> dict[str, str]:
-    """The environment, without what is said by options here: there are two servers, and neither is elsewhere."""
+    """The environment without variables that options replace here: both servers are local."""
     said = {"NAMESRV_ADDR", environment_name("listenPort")}
     return {name: value for name, value in os.environ.items() if name not in said}
 
 
 def _with(settings: Settings, values: dict[str, str], *, also_over_arguments: bool = False) -> Settings:
-    """`settings` with these values, where nobody said otherwise on the command line or in the environment."""
+    """`settings` with these values, except keys set on the command line or in the environment."""
     said = () if also_over_arguments else ("argument", "environment")
     changes = [
         Assignment(key, text, _SOURCE) for key, text in values.items() if not settings.origin(key).startswith(said)
@@ -233,9 +237,9 @@ async def _run(plan: Plan, log: list[str]) -> None:
 
 
 async def _serve(plan: Plan, log: list[str], services: list[Service], systemd: Systemd) -> None:
-    """Run all of it; `services` has them once they run.
+    """Run everything; `services` lists the servers once they run.
 
-    The name server comes first and goes last, so that brokers can always say that they leave.
+    The name server starts first and stops last, so that brokers can always unregister.
     """
     async with contextlib.AsyncExitStack() as life:
         of_name_server = plan.name_server()

@@ -1,1 +1,1 @@
-"""`pyromq message`: finding, reading, following, sending, exporting and importing messages."""
+"""`pyromq message`: find, read, follow, send, export and import messages."""

@@ -1,8 +1,8 @@
-"""`pyromq message export|import`: messages in files, and back into a topic.
+"""`pyromq message export|import`: messages to a file, and back into a topic.
 
-A file has one message a line, as JSON (`ndjson`, also what `message list -o ndjson` prints), or is CSV with the same
-columns; bodies that are not UTF-8 are in base64, and `encoding` says so. Or it is Parquet, with the columns that a
-topic has as a Spark table.
+A file has one message per line, as JSON (`ndjson`, also what `message list -o ndjson` prints), or is CSV with the same
+columns; bodies that are not UTF-8 are in base64, and `encoding` says so. Or it is Parquet, with the columns of a topic
+as a Spark table.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Form(StrEnum):
     parquet = "parquet"
 
 
-ToFile = Annotated[Path, typer.Option("-f", "--file", help="The file to write; - is stdout.")]
-AsForm = Annotated[Form | None, typer.Option("--to", help="How; otherwise the name of the file says it.")]
+ToFile = Annotated[Path, typer.Option("-f", "--file", help="File to write; - is stdout.")]
+AsForm = Annotated[Form | None, typer.Option("--to", help="File format; taken from the file name if omitted.")]
 
 
 @reading(app, "export", timeout=None)
@@ -70,7 +70,7 @@ async def export(
 ) -> None:
     """Write messages to a file.
 
-    Bodies are whole, the order is that in which they were stored. `message import` reads it.
+    Bodies are complete, in the order they were stored. `message import` reads the file.
 
     Example: pyromq message export orders -f orders.ndjson --begin -1h
     """
@@ -80,11 +80,11 @@ async def export(
 async def write_messages(
     session: Session, ranges: TopicRanges, want: Wanted, file: Path, form: Form | None, limit: int = 0
 ) -> None:
-    """Write what is wanted to a file; on a failure a new file is taken away again."""
+    """Write the chosen messages to a file; a failure removes a newly created one."""
     form = form or _form_of(file)
     if str(file) == "-":
         if form is Form.parquet:
-            raise CommandFailed("Parquet needs a file that one can go back in, not stdout", Exit.USAGE)
+            raise CommandFailed("Parquet needs a seekable file, not stdout", Exit.USAGE)
         await _write_text(session, ranges, want, Output(form.value), limit)
         return
     try:
@@ -95,7 +95,7 @@ async def write_messages(
                 with part.open("w", encoding="utf-8", newline="") as target, redirect_stdout(target):
                     count = await _write_text(session, ranges, want, Output(form.value), limit)
     except OSError as exc:
-        raise ConfigError(f"it cannot be written: {exc.strerror}", str(file)) from exc
+        raise ConfigError(f"cannot be written: {exc.strerror}", str(file)) from exc
     session.note(f"wrote {count} messages of {ranges.topic} to {file}")
 
 
@@ -127,7 +127,7 @@ async def _write(
 
 
 def _parquet() -> Any:
-    """The part that knows Parquet, which comes with Spark."""
+    """The module for Parquet, which comes with Spark."""
     try:
         from pyromq.spark import parquet_files
     except ImportError as exc:
@@ -136,20 +136,20 @@ def _parquet() -> Any:
 
 
 def _form_of(file: Path) -> Form:
-    """What the name of a file says that is in it."""
+    """The format that a file's name implies."""
     return {".csv": Form.csv, ".parquet": Form.parquet}.get(file.suffix.lower(), Form.ndjson)
 
 
 @changing(app, "import", timeout=None)
 async def import_messages(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `message export` wrote; - is stdin.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File from `message export`; - is stdin.")],
     topic: TopicOption = None,
     rate: Rate = None,
 ) -> AsyncIterator[Sent]:
     """Send the messages of a file.
 
-    They go to the topics that they were in, or all to one with -t, and get new ids.
+    They go to the topics they came from, or with -t all to one, and get new ids.
 
     Example: pyromq message import orders.ndjson --yes
     """
@@ -173,7 +173,7 @@ async def _given(messages: Iterator[Message]) -> AsyncIterator[Message]:
 
 
 def messages_in(file: Path, topic: str | None = None) -> Iterator[Message]:
-    """The messages of a file. Raises ConfigError, which says in which line it is not what it should be."""
+    """The messages of a file. Raises ConfigError, which names the faulty line."""
     if _form_of(file) is Form.parquet:
         for number, row in enumerate(_parquet().parquet_rows(file), start=1):
             row["body"], row["encoding"] = encoded(row["body"] or b"")
@@ -192,7 +192,7 @@ def messages_in(file: Path, topic: str | None = None) -> Iterator[Message]:
                 for number, row in enumerate(rows, start=2):
                     yield _from_row(_from_csv(row, file, number), topic, file, number)
     except (OSError, UnicodeDecodeError, csv.Error) as exc:
-        raise ConfigError(f"it cannot be read: {exc}", str(file)) from exc
+        raise ConfigError(f"cannot be read: {exc}", str(file)) from exc
 
 
 def _text(file: Path) -> Any:
@@ -210,7 +210,7 @@ def _message(text: str, topic: str | None, file: Path, number: int) -> Message:
     try:
         row = json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise _bad(file, number, "it is no JSON") from exc
+        raise _bad(file, number, "not JSON") from exc
     return _from_row(row, topic, file, number)
 
 
@@ -220,24 +220,24 @@ def _from_csv(row: dict[str, Any], file: Path, number: int) -> dict[str, Any]:
             row[name] = json.loads(row.get(name) or "null")
         row["flag"] = int(row.get("flag") or 0)
     except (ValueError, TypeError, RecursionError) as exc:
-        raise _bad(file, number, "it is not what `message export` writes") from exc
+        raise _bad(file, number, "not what `message export` writes") from exc
     return row
 
 
 def _from_row(row: Any, topic: str | None, file: Path, number: int) -> Message:
-    """What the sender said of a message; what clients and brokers added to it is theirs to say anew."""
+    """The sender's part of a message; clients and brokers will add theirs anew."""
     if not isinstance(row, dict) or not isinstance(row.get("body"), str):
-        raise _bad(file, number, "it has no body")
+        raise _bad(file, number, "no body")
     to = topic or row.get("topic")
     if not isinstance(to, str) or not to:
-        raise _bad(file, number, "it has no topic; say one with -t")
+        raise _bad(file, number, "no topic; give one with -t")
     keys, properties, flag = row.get("keys") or (), row.get("properties") or {}, row.get("flag") or 0
     if not isinstance(properties, dict) or not isinstance(keys, list | tuple) or not isinstance(flag, int):
         raise _bad(file, number, "keys, properties or flag are not what `message export` writes")
     try:
         body = base64.b64decode(row["body"], validate=True) if row.get("encoding") == "base64" else row["body"].encode()
     except (binascii.Error, ValueError) as exc:
-        raise _bad(file, number, "its body is no base64") from exc
+        raise _bad(file, number, "the body is not base64") from exc
     own = {str(name): str(value) for name, value in properties.items() if name not in props.RESERVED}
     shard_key = own.pop(props.SHARDING_KEY, None)
     return Message(

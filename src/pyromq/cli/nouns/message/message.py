@@ -1,4 +1,4 @@
-"""`pyromq message`: finding, reading, following, sending, exporting and importing messages."""
+"""`pyromq message`: brings the verbs of all modules of this folder together."""
 
 from __future__ import annotations
 

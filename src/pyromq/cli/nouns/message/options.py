@@ -1,4 +1,4 @@
-"""The app of `pyromq message`, and the options by which its verbs choose messages of a topic."""
+"""The app of `pyromq message`, and the options that choose messages of a topic."""
 
 from __future__ import annotations
 
@@ -27,27 +27,30 @@ if TYPE_CHECKING:
 
     from ...session import Session
 
-app = new_app("Messages: finding, reading, following, sending, exporting and importing them.")
+app = new_app("Find, read, follow, send, export and import messages.")
 
-Begin = Annotated[str | None, typer.Option("--begin", "--since", metavar="TIME", help=f"Stored since: {FORMS}.")]
-End = Annotated[str | None, typer.Option("--end", "--until", metavar="TIME", help="Stored until then.")]
+Begin = Annotated[str | None, typer.Option("--begin", "--since", metavar="TIME", help=f"Stored at or after: {FORMS}.")]
+End = Annotated[str | None, typer.Option("--end", "--until", metavar="TIME", help="Stored at or before this time.")]
 Queue = Annotated[
-    str | None, typer.Option("-q", "--queue", metavar="BROKER:N", help="Only this queue; BROKER: all of a broker.")
+    str | None,
+    typer.Option("-q", "--queue", metavar="BROKER:N", help="Only this queue; BROKER alone means all its queues."),
 ]
-Tag = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this tag; may be repeated.")]
-SqlOption = Annotated[str | None, typer.Option("--sql", metavar="EXPR", help="Only what this SQL92 selects.")]
+Tag = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this tag; repeatable.")]
+SqlOption = Annotated[
+    str | None, typer.Option("--sql", metavar="EXPR", help="Only messages that this SQL92 expression selects.")
+]
 Where = Annotated[
-    list[str] | None, typer.Option("--where", metavar="PROP=VALUE", help="Only with this property; may be repeated.")
+    list[str] | None, typer.Option("--where", metavar="PROP=VALUE", help="Only with this property; repeatable.")
 ]
-Grep = Annotated[str | None, typer.Option("--grep", metavar="REGEX", help="Only where it is found in the body.")]
-Offset = Annotated[int | None, typer.Option("--offset", min=0, help="From this offset of each queue on.")]
-Rate = Annotated[float | None, typer.Option("--rate", min=0.01, help="At most so many a second.")]
-LimitOption = typer.Option("--limit", min=0, help="At most so many; 0 is all.")
+Grep = Annotated[str | None, typer.Option("--grep", metavar="REGEX", help="Only if the body matches this pattern.")]
+Offset = Annotated[int | None, typer.Option("--offset", min=0, help="Start at this offset in each queue.")]
+Rate = Annotated[float | None, typer.Option("--rate", min=0.01, help="At most N messages a second.")]
+LimitOption = typer.Option("--limit", min=0, help="At most N messages; 0 is all.")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which part of a topic is meant."""
+    """A part of a topic."""
 
     begin: Begin = None
     end: End = None
@@ -56,7 +59,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which messages of it are meant."""
+    """Which messages of that part to choose."""
 
     tag: Tag = None
     sql: SqlOption = None
@@ -64,7 +67,7 @@ class Filter:
     grep: Grep = None
 
     def __bool__(self) -> bool:
-        """Whether anything is said."""
+        """Whether any filter is set."""
         return bool(self.tag or self.sql or self.where or self.grep)
 
 
@@ -73,16 +76,16 @@ ALL = Part()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which messages are wanted: what brokers select, and what is looked at here."""
+    """Which messages to choose: by the brokers' filter, then by ours."""
 
     expression: Expression
     fits: Callable[[MessageExt], bool]
 
 
 def wanted(given: Filter) -> Wanted:
-    """Raises CommandFailed for what cannot be understood."""
+    """Raises CommandFailed for malformed options."""
     if given.tag and given.sql:
-        raise CommandFailed("say --tag or --sql, not both", Exit.USAGE)
+        raise CommandFailed("use --tag or --sql, not both", Exit.USAGE)
     expression: Expression = "*"
     if given.tag:
         expression = " || ".join(given.tag)
@@ -94,7 +97,7 @@ def wanted(given: Filter) -> Wanted:
     try:
         pattern = re.compile(given.grep.encode()) if given.grep is not None else None
     except re.error as exc:
-        raise CommandFailed(f"{given.grep!r} is no regular expression: {exc}", Exit.USAGE) from exc
+        raise CommandFailed(f"{given.grep!r} is not a regular expression: {exc}", Exit.USAGE) from exc
     return Wanted(expression, lambda message: _fits(message, pairs, pattern))
 
 
@@ -114,13 +117,13 @@ def _fits(message: MessageExt, pairs: dict[str, str], pattern: re.Pattern[bytes]
 
 
 def queue_of(text: str) -> tuple[str, int]:
-    """The broker and queue that `BROKER:N` means."""
+    """The broker and queue in `BROKER:N`."""
     try:
         broker, queue, offset = parse_place(text)
     except ValueError:
         offset = -1
     if offset is not None:
-        raise CommandFailed(f"{text!r} is no queue; write BROKER:N", Exit.USAGE) from None
+        raise CommandFailed(f"{text!r} is not a queue; use BROKER:N", Exit.USAGE) from None
     return broker, queue
 
 
@@ -129,7 +132,7 @@ def moment(text: str | None) -> datetime | None:
 
 
 async def chosen(session: Session, topic: str, part: Part = ALL, offset: int | None = None) -> TopicRanges:
-    """The part of a topic that the options mean; says which brokers are missing."""
+    """The part of a topic that the options choose; reports brokers that are missing."""
     broker: str | None = part.queue
     queue_id = None
     if part.queue is not None and ":" in part.queue:
@@ -148,7 +151,7 @@ async def chosen(session: Session, topic: str, part: Part = ALL, offset: int | N
 
 
 async def matching(session: Session, ranges: TopicRanges, want: Wanted) -> AsyncGenerator[MessageExt, None]:
-    """The messages that are wanted, in the order of storing."""
+    """The chosen messages, in the order they were stored."""
     async with aclosing(read_ranges(session.admin, ranges, want.expression)) as messages:
         async for message in messages:
             if want.fits(message):

@@ -1,4 +1,4 @@
-"""`pyromq message list|count|tail|consume`: many messages of a topic."""
+"""`pyromq message list|count|tail|consume`: read many messages of a topic."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ async def list_messages(
     last: Last = None,
     limit: Annotated[int, LimitOption] = 50,
 ) -> AsyncIterator[MessageRow]:
-    """What a topic has, in the order of storing.
+    """List messages of a topic, in the order they were stored.
 
-    The first of it, or with --last the last. No offset changes.
+    From the first on, or the last N with --last. Changes no offsets.
 
     Example: pyromq message list orders --begin -15m --tag paid
     """
@@ -64,7 +64,7 @@ async def list_messages(
     async with aclosing(matching(session, ranges, want)) as messages:
         async for message in messages:
             if limit and count == limit:
-                session.note(f"there are more than {limit}; --limit 0 shows all, --last the last")
+                session.note(f"stopped at {limit}; --limit 0 shows all, --last the newest")
                 return
             count += 1
             yield message_row(message, output)
@@ -80,7 +80,7 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many messages are the same in something."""
+    """How many messages share a value."""
 
     what: str
     messages: int
@@ -92,11 +92,11 @@ async def count_messages(
     topic: Topic,
     part: Part,
     which: Filter,
-    by: Annotated[By | None, typer.Option("--by", help="For each of these; all messages are read for it.")] = None,
+    by: Annotated[By | None, typer.Option("--by", help="Count by this; reads all messages.")] = None,
 ) -> Listing[Count]:
-    """How many messages a topic has.
+    """Count the messages of a topic.
 
-    Known from its offsets, or, where something is to be looked at, by reading them.
+    Computed from offsets, or by reading the messages if filters or --by need it.
 
     Example: pyromq message count orders --by tag
     """
@@ -144,12 +144,14 @@ async def tail(
     queue: Queue = None,
     begin: Begin = None,
     last: Last = None,
-    count: Annotated[int, typer.Option("--count", min=0, help="End after so many; 0 is never.")] = 0,
-    seconds: Annotated[float | None, typer.Option("--for", metavar="SEC", min=0.1, help="End after this time.")] = None,
+    count: Annotated[int, typer.Option("--count", min=0, help="Stop after N messages; 0 is never.")] = 0,
+    seconds: Annotated[
+        float | None, typer.Option("--for", metavar="SEC", min=0.1, help="Stop after this time.")
+    ] = None,
 ) -> AsyncIterator[MessageRow]:
-    """Follow a topic: every message as it comes.
+    """Follow a topic: print every message as it arrives.
 
-    It goes on until Ctrl-C, or as --count and --for say. Nobody's offsets are changed by it.
+    Runs until Ctrl-C, or as long as --count and --for allow. Changes no offsets.
 
     Example: pyromq message tail orders --grep 4711
     """
@@ -180,19 +182,21 @@ async def consume(
     part: Part,
     *,
     group: Annotated[
-        str | None, typer.Option("-g", "--group", metavar="GROUP", help="As a member of it: its offsets move on.")
+        str | None,
+        typer.Option("-g", "--group", metavar="GROUP", help="Consume as a member of this group; moves its offsets."),
     ] = None,
     offset: Offset = None,
     tag: Tag = None,
     sql: SqlOption = None,
-    count: Annotated[int, typer.Option("-c", "--count", min=0, help="End after so many; 0 is all.")] = 0,
+    count: Annotated[int, typer.Option("-c", "--count", min=0, help="Stop after N messages; 0 is all.")] = 0,
     idle: Annotated[
-        float, typer.Option("--idle", metavar="SEC", min=0.1, help="With a group: end when nothing came for so long.")
+        float,
+        typer.Option("--idle", metavar="SEC", min=0.1, help="With a group: stop when nothing arrives for this long."),
     ] = 5.0,
 ) -> AsyncIterator[MessageRow]:
-    """Read a topic to its end, or consume as a group.
+    """Read a topic to its end, or consume as a member of a group.
 
-    With a group it gets what the group has not consumed yet, and the group's offsets move on.
+    With a group it gets the messages the group has not consumed yet, and moves the group's offsets.
 
     Example: pyromq message consume orders --group billing --count 10
     """
@@ -201,7 +205,9 @@ async def consume(
     output = session.printer.output
     if group is not None:
         if part != Part() or offset is not None:
-            raise CommandFailed("a group goes on where it is; `pyromq group offsets reset` moves it", Exit.USAGE)
+            raise CommandFailed(
+                "a group continues at its own offsets; `pyromq group offsets reset` moves them", Exit.USAGE
+            )
         async with aclosing(_as_member(session, group, topic, want.expression, count, idle)) as consumed:
             async for message in consumed:
                 yield message_row(message, output)
@@ -218,7 +224,7 @@ async def consume(
 async def _as_member(
     session: Session, group: str, topic: str, expression: Expression, count: int, idle: float
 ) -> AsyncGenerator[MessageExt, None]:
-    """Consume and acknowledge, a message at a time."""
+    """Consume and acknowledge one message at a time."""
     from pyromq.client import Consumer, StartAt
 
     done = 0

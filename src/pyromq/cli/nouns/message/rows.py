@@ -1,4 +1,4 @@
-"""Messages as rows: bodies as text where they are text, else in hex (tables) or base64 (programs)."""
+"""Messages as rows: bodies as text if they are text, else as hex (tables) or base64 (programs)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ...tables import width
 
 if TYPE_CHECKING:
     from pyromq.protocol.message import MessageExt
-_SHOWN = 72  # places of a terminal for the body in a table
-_OF_THE_PULL = (props.MIN_OFFSET, props.MAX_OFFSET)  # where the queue began and ended just then
+_SHOWN = 72  # columns for the body in a table
+_OF_THE_PULL = (props.MIN_OFFSET, props.MAX_OFFSET)  # where the queue began and ended at that moment
 _HEX_SHOWN = 20  # bytes
 _HIDDEN = {"hidden": True}  # in tables
-_WHOLE = 64 * 1024  # characters of a body that is shown alone
+_WHOLE = 64 * 1024  # characters of a body shown alone
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A message. `at` is its broker, queue and offset there; `encoding` says what `body` is: utf-8 or base64."""
+    """A message. `at` is its broker, queue and offset; `encoding` says whether `body` is utf-8 or base64."""
 
     id: str
     stored: datetime | None
@@ -47,7 +47,7 @@ class MessageRow:
 
 
 def message_row(message: MessageExt, output: Output) -> MessageRow:
-    """What this form of output shows: all of it to programs, of the body only the beginning in tables."""
+    """The row as this format shows it: everything for programs, only the start of the body in tables."""
     body = body_of(message)
     if output is Output.table:
         shown, encoding = cell_of(body), "shown"
@@ -73,7 +73,7 @@ def message_row(message: MessageExt, output: Output) -> MessageRow:
 
 
 def body_of(message: MessageExt) -> bytes:
-    """The body, or, if it cannot be decompressed, what is stored: somebody may want to see just that."""
+    """The body; if it cannot be decompressed, the stored bytes, which may be just what the user needs to see."""
     try:
         return message.body
     except CorruptRecord:
@@ -86,7 +86,7 @@ def host(address: tuple[str, int]) -> str:
 
 
 def encoded(body: bytes) -> tuple[str, str]:
-    """The whole body for programs, and what it is: utf-8 or base64."""
+    """The whole body for programs, and its encoding: utf-8 or base64."""
     try:
         return body.decode(), "utf-8"
     except UnicodeDecodeError:
@@ -94,7 +94,7 @@ def encoded(body: bytes) -> tuple[str, str]:
 
 
 def text_of(body: bytes) -> str | None:
-    """The body as text, None if it is none. Control characters, but for those of plain text, make it none."""
+    """The body as text, or None if it is binary: not UTF-8, or with control characters that plain text lacks."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -103,7 +103,7 @@ def text_of(body: bytes) -> str | None:
 
 
 def cell_of(body: bytes) -> str:
-    """One line for a table, cut with a note of how much there is."""
+    """One line for a table; a cut body ends with its size."""
     text = text_of(body)
     if text is None:
         shown = "0x" + body[:_HEX_SHOWN].hex()
@@ -120,7 +120,7 @@ def cell_of(body: bytes) -> str:
 
 
 def shown_alone(body: bytes) -> str:
-    """A body by itself: JSON laid out, text as it is, else hex with offsets; cut with a note when it is very long."""
+    """A body on its own: JSON indented, text unchanged, anything else as a hex dump; very long ones are cut."""
     text = text_of(body)
     if text is None:
         lines = []
@@ -132,7 +132,7 @@ def shown_alone(body: bytes) -> str:
     else:
         text = _laid_out(text)
         shown, cut = text[:_WHOLE], len(text) > _WHOLE
-    return f"{shown}\n… cut: it has {len(body)} bytes; --body prints all of them" if cut else shown
+    return f"{shown}\n… cut; --body prints all {len(body)} bytes" if cut else shown
 
 
 def _laid_out(text: str) -> str:
@@ -145,7 +145,7 @@ def _laid_out(text: str) -> str:
 
 
 def details(message: MessageExt) -> dict[str, Any]:
-    """Everything about one message but its body."""
+    """Everything about one message except its body."""
     record = message.record
     return {
         "id": message.msg_id,

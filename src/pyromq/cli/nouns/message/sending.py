@@ -1,4 +1,4 @@
-"""`pyromq message send`: one message, many, or every line of a file."""
+"""`pyromq message send`: send one message, many, or every line of a file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message that was stored. All but SEND_OK says what its broker could not confirm."""
+    """A stored message. Any status but SEND_OK says what the broker could not confirm."""
 
     id: str
     at: str
@@ -63,27 +63,31 @@ async def send(
     properties: Annotated[
         list[str] | None, typer.Option("-p", "--property", metavar="NAME=VALUE", help="May be repeated.")
     ] = None,
-    file: Annotated[Path | None, typer.Option("-f", "--file", help="The body is in this file.")] = None,
-    stdin: Annotated[bool, typer.Option("--stdin", help="The body comes from stdin.")] = False,
-    lines: Annotated[bool, typer.Option("--lines", help="Each line of the file or stdin is a message.")] = False,
-    count: Annotated[int, typer.Option("-c", "--count", min=1, help="Send it so many times.")] = 1,
+    file: Annotated[Path | None, typer.Option("-f", "--file", help="Read the body from this file.")] = None,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read the body from stdin.")] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Send each line of the file or stdin as a message.")] = False,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="Send it N times.")] = 1,
     rate: Rate = None,
-    delay_level: Annotated[int, typer.Option("--delay-level", min=0, max=18, help="RocketMQ's delay levels.")] = 0,
-    delay: Annotated[str | None, typer.Option("--delay", metavar="10s", help="Delivered after this time.")] = None,
+    delay_level: Annotated[int, typer.Option("--delay-level", min=0, max=18, help="Delay level (RocketMQ's).")] = 0,
+    delay: Annotated[str | None, typer.Option("--delay", metavar="10s", help="Deliver it after this time.")] = None,
     deliver_at: Annotated[str | None, typer.Option("--deliver-at", metavar="TIME", help=f"{FORMS}.")] = None,
-    shard_key: Annotated[str | None, typer.Option("--shard-key", help="What has the same keeps its order.")] = None,
-    queue: Annotated[str | None, typer.Option("-q", "--queue", metavar="BROKER:N", help="To this queue.")] = None,
+    shard_key: Annotated[
+        str | None, typer.Option("--shard-key", help="Messages with the same key stay in order.")
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option("-q", "--queue", metavar="BROKER:N", help="Send it to this queue.")
+    ] = None,
 ) -> AsyncIterator[Sent]:
     """Send a message, or many.
 
-    With --lines each line of a file or of stdin is one, with --count the same is sent again and again.
+    --lines sends each line of a file or stdin as a message; --count sends the same message N times.
 
     Example: pyromq message send orders hello --tag paid --key 4711
     """
     if (body is not None) + (file is not None) + stdin != 1:
-        raise CommandFailed("say a body, --file or --stdin", Exit.USAGE)
+        raise CommandFailed("give a body, --file or --stdin", Exit.USAGE)
     if lines and (body is not None or count > 1):
-        raise CommandFailed("--lines goes with --file or --stdin, and not with --count", Exit.USAGE)
+        raise CommandFailed("--lines needs --file or --stdin, and excludes --count", Exit.USAGE)
     fields: dict[str, Any] = {
         "tags": tag,
         "keys": key or (),
@@ -124,7 +128,7 @@ def summary(number: int, topic: str, seconds: float) -> str:
 async def send_all(
     session: Session, messages: AsyncIterable[Message], queue: MessageQueue | None, rate: float | None
 ) -> AsyncGenerator[SendResult, None]:
-    """The results of sending. Ends with the first that fails: CommandFailed says how many were stored before."""
+    """The results of sending. Stops at the first failure; CommandFailed says how many were stored before it."""
     done = 0
     try:
         async with aclosing(sending.send_all(session.admin.client, GROUP, messages, queue=queue, rate=rate)) as results:
@@ -134,7 +138,7 @@ async def send_all(
     except PyroMQError as exc:
         if not done:
             raise
-        raise CommandFailed(f"ended after {done} messages: {exc}", exit_code(exc)) from exc
+        raise CommandFailed(f"stopped after {done} messages: {exc}", exit_code(exc)) from exc
 
 
 def _message(topic: str, body: Any, fields: dict[str, Any]) -> Any:
@@ -149,7 +153,7 @@ async def _repeated(body: bytes, count: int) -> AsyncIterator[bytes]:
 
 
 async def _lines(file: Path | None) -> AsyncIterator[Any]:
-    """The lines of a file or of stdin, empty ones left out; with a pause behind what was there so far."""
+    """The lines of a file or stdin without empty ones; pauses when it has caught up."""
     with _opened(file) as source:
         left = b""
         while chunk := await asyncio.to_thread(source.read1, _CHUNK):
@@ -170,19 +174,19 @@ async def _whole(file: Path | None) -> bytes:
 
 def _opened(file: Path | None) -> Any:
     if file is None or str(file) == "-":
-        # Not to be closed with it: stdin is everybody's.
+        # Do not close it: stdin is shared.
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return file.open("rb")
     except OSError as exc:
-        raise ConfigError(f"it cannot be read: {exc.strerror}", str(file)) from exc
+        raise ConfigError(f"cannot be read: {exc.strerror}", str(file)) from exc
 
 
 async def _note_new_topic(session: Session, topic: str) -> None:
     try:
         await session.admin.topics.route(topic)
     except TopicNotFound:
-        session.note(f"there was no topic {topic}; a broker may make it for this message")
+        session.note(f"topic {topic} did not exist; a broker may create it for this message")
 
 
 def _all_pairs(words: list[str]) -> bool:
@@ -196,5 +200,5 @@ def _span(text: str | None) -> timedelta | None:
     if text is None:
         return None
     if not (match := _SPAN.fullmatch(text)):
-        raise CommandFailed(f"{text!r} is no span of time; write 10s, 500ms, 5m, 2h or 1d", Exit.USAGE)
+        raise CommandFailed(f"{text!r} is not a duration; use 10s, 500ms, 5m, 2h or 1d", Exit.USAGE)
     return timedelta(seconds=float(match[1]) * _UNITS[match[2] or "s"])

@@ -1,4 +1,4 @@
-"""`pyromq message get|find|direct`: single messages, by what they are known by."""
+"""`pyromq message get|find|direct`: single messages, by id, key or place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .rows import MessageRow, body_of, details, encoded, message_row, shown_alon
 if TYPE_CHECKING:
     from pyromq.protocol.message import MessageExt
 
-ItsTopic = Annotated[str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="The topic it is in.")]
+ItsTopic = Annotated[str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Its topic.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ async def get(
     session: Session,
     message_id: Annotated[str | None, typer.Argument(metavar="ID", help="Either of its ids.")] = None,
     topic: ItsTopic = None,
-    at: Annotated[str | None, typer.Option("--at", metavar="BROKER:QUEUE:OFFSET", help="By its place.")] = None,
-    track: Annotated[bool, typer.Option("--track", help="Also what each group has done with it.")] = False,
-    body: Annotated[bool, typer.Option("--body", help="Only its body, byte by byte.")] = False,
+    at: Annotated[str | None, typer.Option("--at", metavar="BROKER:QUEUE:OFFSET", help="Its place.")] = None,
+    track: Annotated[bool, typer.Option("--track", help="Show what each group has done with it.")] = False,
+    body: Annotated[bool, typer.Option("--body", help="Print only its raw body.")] = False,
 ) -> None:
-    """Show one message, with all there is to know.
+    """Show everything about one message.
 
-    It is found by its id and topic, by its offset id alone, or by its place.
+    Find it by id and topic, by offset id alone, or by place.
 
     Example: pyromq message get C0A8011500002A9F0000000000003E6A
     """
@@ -80,16 +80,16 @@ async def get(
 
 async def _found(session: Session, message_id: str | None, topic: str | None, at: str | None) -> MessageExt:
     if (message_id is None) == (at is None):
-        raise CommandFailed("say an id, or a place with --at", Exit.USAGE)
+        raise CommandFailed("give an id, or a place with --at", Exit.USAGE)
     if at is not None:
         try:
             broker, queue, offset = parse_place(at)
         except ValueError:
             offset = None
         if offset is None:
-            raise CommandFailed(f"{at!r} is no place; write BROKER:QUEUE:OFFSET", Exit.USAGE)
+            raise CommandFailed(f"{at!r} is not a place; use BROKER:QUEUE:OFFSET", Exit.USAGE)
         if topic is None:
-            raise CommandFailed("say which topic with -t", Exit.USAGE)
+            raise CommandFailed("give its topic with -t", Exit.USAGE)
         return await session.admin.messages.at(MessageQueue(topic=topic, broker_name=broker, queue_id=queue), offset)
     assert message_id is not None
     if topic is not None:
@@ -98,11 +98,11 @@ async def _found(session: Session, message_id: str | None, topic: str | None, at
 
 
 async def _by_offset_id(session: Session, message_id: str) -> MessageExt:
-    """Only if the address in the id is that of a broker: an id that a producer made has anything there."""
+    """Only if the id holds the address of a broker: an id made by a producer may hold anything there."""
     from pyromq.client.admin.addresses import replicas
     from pyromq.client.admin.messages import place_in_id
 
-    unclear = CommandFailed(f"{message_id} is not the offset id of a broker here; say the topic with -t", Exit.USAGE)
+    unclear = CommandFailed(f"{message_id} is not the offset id of a broker here; give its topic with -t", Exit.USAGE)
     try:
         address, _ = place_in_id(message_id)
     except RemoteProtocolError:
@@ -116,12 +116,12 @@ async def _by_offset_id(session: Session, message_id: str) -> MessageExt:
 async def find(
     session: Session,
     topic: Topic,
-    key: Annotated[str, typer.Option("-k", "--key", metavar="KEY", help="A key that its producer gave it.")],
+    key: Annotated[str, typer.Option("-k", "--key", metavar="KEY", help="A key set by its producer.")],
     begin: Begin = None,
     end: End = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=64, help="Of each broker at most so many.")] = 64,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=64, help="At most N messages per broker.")] = 64,
 ) -> Listing[MessageRow]:
-    """Find messages by a key, with the index of the brokers.
+    """Find messages by key, using the brokers' index.
 
     Example: pyromq message find orders --key 4711
     """
@@ -135,18 +135,20 @@ async def find(
 async def direct(
     session: Session,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="Either of its ids.")],
-    group: Annotated[str, typer.Option("-g", "--group", metavar="GROUP", help="The group whose consumer gets it.")],
+    group: Annotated[str, typer.Option("-g", "--group", metavar="GROUP", help="Group whose consumer gets it.")],
     topic: TopicOption = None,
-    client: Annotated[str | None, typer.Option("-d", "--client", metavar="ID", help="Which consumer; or any.")] = None,
+    client: Annotated[
+        str | None, typer.Option("-d", "--client", metavar="ID", help="Consumer to use; any if omitted.")
+    ] = None,
 ) -> dict[str, Any] | None:
-    """Have a consumer handle a message now.
+    """Make a consumer handle a message now.
 
-    It does so whatever its group has consumed, and no offset is changed.
+    It does so whether or not its group has consumed the message. Changes no offsets.
 
     Example: pyromq message direct C0A8011500002A9F0000000000003E6A -g billing -t orders --yes
     """
     message = await _found(session, message_id, topic, None)
-    if not session.agreed(f"have a consumer of {group} handle message {message.msg_id}"):
+    if not session.agreed(f"make a consumer of {group} handle message {message.msg_id}"):
         return None
     result = await session.admin.messages.consume_directly(group, message, client)
     outcome = result.consume_result.value if result.consume_result else None
