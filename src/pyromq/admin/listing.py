@@ -1,4 +1,4 @@
-"""Listing: rows that several servers gave, and what is missing because others did not answer."""
+"""Listing: rows from several servers, and which servers did not answer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Row]):
-    """A table. Each row is a frozen dataclass of the type `of`; what is not known in a row is None, never 0.
+    """A table. Each row is a frozen dataclass of the type `of`; an unknown value is None, never 0.
 
-    `summary` is a sentence for people. Whoever shows rows has to show `missing`, too: without it they look complete.
+    `summary` is a sentence for people. Always show `missing` with the rows: without it they look complete.
     """
 
     of: type[Row]
@@ -30,5 +30,5 @@ class Listing(Generic[Row]):
         return cls(of, tuple(rows), tuple(missing), summary)
 
     def with_rows(self, rows: Iterable[Row]) -> Self:
-        """The same with other rows, as after a filter."""
+        """The same listing with other rows, for example after a filter."""
         return replace(self, rows=tuple(rows))

@@ -1,11 +1,11 @@
-"""What happens right now: topics and the groups that read them, with rates out of two or more looks at offsets.
+"""Live rates: topics and the groups that read them, computed from two or more samples of offsets.
 
     pulse = Pulse()
     while True:
         pulse.add(await look(admin))
         print(pulse.rows())
 
-Brokers count too, but only by the minute; offsets tell what came and went since the last look.
+Brokers count too, but only by the minute; offsets tell what came and went since the last sample.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pyromq.protocol.bodies import ConsumeStatsList
     from pyromq.protocol.message_queue import MessageQueue
 
-# Members commit every five seconds: over less than that the rate of a group jumps.
+# Members commit every five seconds: over a shorter time the rate of a group jumps.
 WINDOW = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Offsets at one moment: of each topic the sum of where its queues end, of each group the sum of where it is."""
+    """Offsets at one moment: for each topic the sum of its queues' ends, for each group the sum of its offsets."""
 
     at: float
     ends: Mapping[str, int]
@@ -48,7 +48,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class LiveRow:
-    """A topic and one of the groups that read it, or None if nobody does. Rates are None until a second look."""
+    """A topic and one of its groups, None if nobody reads it. Rates are None until the second sample."""
 
     topic: str
     group: str | None
@@ -59,7 +59,7 @@ class LiveRow:
 
 
 async def look(admin: AdminClient, *, system: bool = False) -> Look:
-    """One look: a request or two for each broker, and one more for each topic that no group reads."""
+    """Take a sample: one or two requests per broker, and one for each topic that no group reads."""
     info = await admin.brokers.cluster_info()
     brokers = brokers_in(info)
     servers = names_of_servers(info)
@@ -82,7 +82,7 @@ async def look(admin: AdminClient, *, system: bool = False) -> Look:
 def sums(
     stats: Mapping[str, ConsumeStatsList], topics: set[str], *, system: bool = False
 ) -> tuple[dict[MessageQueue, int], dict[tuple[str, str], int], dict[tuple[str, str], int]]:
-    """Out of what brokers tell of groups: where queues end, how far groups are, and how far behind."""
+    """From the brokers' reports on groups: where queues end, how far groups are, and how far behind."""
     queues: dict[MessageQueue, int] = {}
     done: dict[tuple[str, str], int] = {}
     lags: dict[tuple[str, str], int] = {}
@@ -99,7 +99,7 @@ def sums(
 
 
 class Pulse:
-    """The last looks, of about ten seconds, and the rates between them."""
+    """The samples of the last ten seconds or so, and the rates between them."""
 
     def __init__(self, window: float = WINDOW) -> None:
         self._window = window
@@ -111,7 +111,7 @@ class Pulse:
             self._looks.popleft()
 
     def rows(self) -> list[LiveRow]:
-        """By topic and group. A topic or group that came after the first of the looks has no rates yet."""
+        """By topic and group. One that appeared after the first sample has no rates yet."""
         first, last = self._looks[0], self._looks[-1]
         seconds = last.at - first.at
 

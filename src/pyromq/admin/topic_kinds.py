@@ -1,4 +1,4 @@
-"""What a topic's name says about it: whether people made it, or a broker did for itself."""
+"""What a topic's name says about it: whether users created it, or a broker for itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.bodies import ClusterInfo
 
-# Brokers of 5.x have a handful of these, some per broker and cluster.
+# 5.x brokers have a handful of these, some per broker and cluster.
 _SYSTEM_STARTS = ("RMQ_SYS_", HEARTBEAT_SYNC_TOPIC, CHECKPOINT_TOPIC)
 
 
@@ -31,7 +31,7 @@ class TopicKind(StrEnum):
 
 
 def topic_kind(topic: str, system: Collection[str] = ()) -> TopicKind:
-    """`system` are the names that servers say are theirs: those of clusters and brokers look like any."""
+    """`system` are the names that servers report as theirs: those of clusters and brokers look like any other."""
     if topic.startswith(RETRY_PREFIX):
         return TopicKind.RETRY
     if topic.startswith(DLQ_PREFIX):
@@ -42,5 +42,5 @@ def topic_kind(topic: str, system: Collection[str] = ()) -> TopicKind:
 
 
 def names_of_servers(info: ClusterInfo) -> set[str]:
-    """Every cluster and every broker has a topic of its name, for their own purposes."""
+    """Every cluster and every broker has a topic of its own name, for internal use."""
     return {*info.cluster_addr_table, *info.broker_addr_table}

@@ -1,4 +1,4 @@
-"""Topics: which there are, where they are, how big they are."""
+"""Topics: their names, routes, settings and sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicDetail:
-    """A topic on all its brokers: the queues of all of them together, every permission that one of them gives it."""
+    """A topic on all its brokers: the sum of their queues, the union of their permissions."""
 
     topic: str
     kind: TopicKind
@@ -42,7 +42,7 @@ class TopicDetail:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlace:
-    """A topic on one broker, as name servers tell it to clients. Without a master nothing can be sent there."""
+    """A topic on one broker, as name servers report it to clients. Without a master, sends to it fail."""
 
     broker: str
     cluster: str
@@ -55,7 +55,7 @@ class TopicPlace:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic on one broker, as the broker has it."""
+    """A topic on one broker, as the broker itself reports it."""
 
     broker: str
     read_queues: int
@@ -85,7 +85,7 @@ def perm_text(perm: int) -> str:
 
 
 async def topic_list(admin: AdminClient, cluster: str | None = None) -> Listing[TopicRow]:
-    """All topics, or those of a cluster. Asks name servers only, so that no broker can slow it down."""
+    """All topics, or those of a cluster. Asks only name servers, so no broker can slow it down."""
     info = await admin.brokers.cluster_info()
     brokers_in(info, cluster)
     system = names_of_servers(info)
@@ -95,7 +95,7 @@ async def topic_list(admin: AdminClient, cluster: str | None = None) -> Listing[
 
 
 async def topic_details(admin: AdminClient, cluster: str | None = None) -> Listing[TopicDetail]:
-    """The same with what brokers know of each topic: one request for each broker."""
+    """The same, with each broker's settings of each topic: one request per broker."""
     info = await admin.brokers.cluster_info()
     system = names_of_servers(info)
     answers = await fan_out(brokers_in(info, cluster), admin.topics.configs)
@@ -121,7 +121,7 @@ async def topic_details(admin: AdminClient, cluster: str | None = None) -> Listi
 
 
 async def topic_route(admin: AdminClient, topic: str) -> Listing[TopicPlace]:
-    """Where clients are sent. Raises TopicNotFound."""
+    """The route that clients get. Raises TopicNotFound."""
     route = await admin.topics.route(topic)
     queues = {data.broker_name: data for data in route.queue_datas}
     rows = []
@@ -161,7 +161,7 @@ async def topic_settings(admin: AdminClient, topic: str) -> Listing[TopicSetting
 
 
 async def topic_stats(admin: AdminClient, topic: str) -> Listing[QueueStats]:
-    """Where the queues of a topic begin and end; those of a broker that does not answer are unknown.
+    """Where the queues of a topic begin and end; None for those of a silent broker.
 
     Raises TopicNotFound.
     """

@@ -1,4 +1,4 @@
-"""Every topic and who reads it: rates, totals of a day, backlog (RocketMQ's statsAll)."""
+"""Every topic and its groups: rates, daily totals, backlog (RocketMQ's statsAll)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IN, _OUT = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """A topic, and one of the groups that read it, or None if nobody does. Rates are those of the last minute."""
+    """A topic and one of its groups, None if nobody reads it. Rates cover the last minute."""
 
     topic: str
     group: str | None
@@ -35,7 +35,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
-    """What several brokers counted of the same thing."""
+    """The sum of several brokers' counters."""
 
     tps: float
     day: int
@@ -44,7 +44,7 @@ class _Counter:
 async def stats_all(
     admin: AdminClient, topic: str | None = None, *, active: bool = False, system: bool = False
 ) -> Listing[Traffic]:
-    """All topics of people, with `system` RocketMQ's own too; with `active` only those that something moves in."""
+    """All user topics; `system` adds RocketMQ's own, `active` keeps only those with traffic."""
     info = await admin.brokers.cluster_info()
     servers = names_of_servers(info)
     brokers = brokers_in(info)
@@ -90,7 +90,7 @@ async def stats_all(
 async def _counters(
     admin: AdminClient, brokers: dict[str, str], wanted: list[tuple[str, str]]
 ) -> dict[tuple[str, str], _Counter]:
-    """The counters of all brokers, added up. One that a broker does not have has not counted anything yet."""
+    """The counters of all brokers, added up. A missing counter means that nothing was counted yet."""
 
     async def ask(what: tuple[str, str, str]) -> BrokerStatsData | None:
         address, name, key = what
@@ -113,5 +113,5 @@ async def _counters(
 
 
 def of_a_day(data: BrokerStatsData) -> int:
-    """Brokers know the sum of a day only after the first hour, and that of an hour only after some minutes."""
+    """Brokers know a day's sum only after the first hour, and an hour's only after some minutes."""
     return data.stats_day.sum or data.stats_hour.sum or data.stats_minute.sum

@@ -1,1 +1,1 @@
-"""Servers: what brokers measure, their settings, what they carry, what is wrong with them."""
+"""Servers: broker figures, settings, load, and what is wrong with them."""

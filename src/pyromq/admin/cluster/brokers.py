@@ -1,4 +1,4 @@
-"""The brokers of all clusters: what they measure of themselves, how fast they answer; draining them."""
+"""The brokers of all clusters: their figures, how fast they answer, draining them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MILLIS_PER_HOUR = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """One broker. All but the first four fields are None for one that does not answer.
+    """One broker. If it does not answer, all but the first four fields are None.
 
-    `put_wait_ms` is how long writers waited for the log, `hours` the age of the oldest message, `disk` the part of the
-    log's disk that is in use, from 0 to 1.
+    `put_wait_ms` is how long writers waited for the log, `hours` the age of the oldest message, `disk` the used part of
+    the log's disk, from 0 to 1.
     """
 
     cluster: str
@@ -46,14 +46,14 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A broker and what it measures of itself, by RocketMQ's keys; None for one that does not answer."""
+    """A broker and its runtime figures by RocketMQ's keys; None if it does not answer."""
 
     broker: Replica
     runtime: dict[str, str] | None
 
 
 async def measured(admin: AdminClient, cluster: str | None = None) -> Listing[Measured]:
-    """All brokers of a cluster, or of all, slaves too; one that does not answer has a row, and is missing."""
+    """All brokers of one cluster or all, slaves included; a silent broker has a row and is listed as missing."""
     found = replicas(await admin.brokers.cluster_info(), cluster)
     answers = await fan_out([each.address for each in found], admin.brokers.runtime)
     rows = [Measured(each, answers.results.get(each.address)) for each in found]
@@ -61,7 +61,7 @@ async def measured(admin: AdminClient, cluster: str | None = None) -> Listing[Me
 
 
 async def cluster_table(admin: AdminClient, cluster: str | None = None) -> Listing[BrokerRow]:
-    """All brokers, slaves too; one that does not answer has a row, and is missing."""
+    """All brokers, slaves included; a silent broker has a row and is listed as missing."""
     found = await measured(admin, cluster)
     now = time.time() * 1000
     rows = [_row(each.broker, each.runtime, now) for each in found.rows]
@@ -73,7 +73,7 @@ async def cluster_table(admin: AdminClient, cluster: str | None = None) -> Listi
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """How long one broker took to answer a small question, in milliseconds."""
+    """How long a broker took to answer a small request, in milliseconds."""
 
     broker: str
     address: str
@@ -84,10 +84,10 @@ class Ping:
 
 
 async def ping_brokers(admin: AdminClient, brokers: Mapping[str, str], count: int) -> Listing[Ping]:
-    """Ask each of the brokers, given as names by address, `count` times, one after the other."""
+    """Ask each broker `count` times, one request after the other. `brokers` maps addresses to names."""
 
     async def ask(address: str) -> list[float]:
-        await admin.brokers.runtime(address)  # the first connects
+        await admin.brokers.runtime(address)  # the first request also connects
         times = []
         for _ in range(count):
             began = time.perf_counter()
@@ -133,7 +133,7 @@ def _row(broker: Replica, runtime: Mapping[str, str] | None, now: float) -> Brok
 
 
 def number(runtime: Mapping[str, str], key: str) -> float | None:
-    """A figure out of a broker's text; of several in a row (the last 10 s, minute, ten minutes) the first."""
+    """A figure from a broker's text; the first if there are several (last 10 s, minute, ten minutes)."""
     words = runtime.get(key, "").split()
     try:
         return float(words[0]) if words else None
@@ -142,7 +142,7 @@ def number(runtime: Mapping[str, str], key: str) -> float | None:
 
 
 def out_tps(runtime: Mapping[str, str]) -> float | None:
-    """Messages that went out; 4.9 has one r less in the word."""
+    """Messages out per second; 4.9 spells the key with one r."""
     found = number(runtime, "getTransferredTps")
     return number(runtime, "getTransferedTps") if found is None else found
 
@@ -160,7 +160,7 @@ PERMISSION, READ_ONLY, READ_AND_WRITE = "brokerPermission", "4", "6"
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """`topics` is how many topics of the broker a name server changed."""
+    """`topics` is how many of the broker's topics a name server changed."""
 
     broker: str
     change: str
@@ -169,7 +169,7 @@ class Drained:
 
 
 async def drain_broker(admin: AdminClient, broker: str, address: str) -> Listing[Drained]:
-    """Let nobody send to a broker any more. Name servers take it out of routes; its own setting keeps it so."""
+    """Stop sends to a broker: name servers remove it from routes, and its own setting keeps it that way."""
     counts = await admin.brokers.wipe_write_perm(broker)
     await admin.brokers.set_config({PERMISSION: READ_ONLY}, brokers=address)
     return _drained(broker, "read-only", counts)

@@ -1,7 +1,7 @@
-"""`doctor`: looks at a cluster as a client would, from here, and says what is wrong and what to do about it.
+"""`doctor`: check a cluster as a client sees it; say what is wrong and how to fix it.
 
-Name servers first, each for itself; then every broker at the address that it advertises, its clock and its disk; then
-the groups that are online. What was found wrong does not keep it from looking further. The rules are in doctor_rules.
+First every name server; then every broker at the address it advertises, its clock and its disk; then the groups that
+are online. A problem does not stop the later checks. The rules are in doctor_rules.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _NameServer:
 
 
 async def examine(name_servers: Sequence[str], client: Callable[[str], Client]) -> Listing[Finding]:
-    """Look at everything. `client` makes a client, not started, for one name server, with the credentials for it."""
+    """Check everything. `client` makes an unstarted client for one name server, with its credentials."""
     async with AsyncExitStack() as life:
         findings: list[Finding] = []
         there: dict[str, _NameServer] = {}
@@ -64,18 +64,18 @@ async def examine(name_servers: Sequence[str], client: Callable[[str], Client]) 
 async def _name_server(address: str, client: Client, life: AsyncExitStack) -> tuple[Finding, _NameServer | None]:
     what = f"name server {address}"
     if (reason := await why_not(address)) is not None:
-        to_do = "see that it runs (`pyromq up` starts one here) and that host and port are right"
+        to_do = "check that it is running (`pyromq up` starts one here) and that host and port are right"
         return Finding(Health.FAIL, what, f"cannot be reached: {reason}", to_do), None
     admin = await life.enter_async_context(AdminClient(client=client, timeout=_CONNECT_WITHIN * 2))
     began = time.perf_counter()
     try:
         info = await admin.brokers.cluster_info()
     except NoPermission as exc:
-        to_do = "give credentials by --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
+        to_do = "give credentials with --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
         return Finding(Health.FAIL, what, str(exc), to_do), None
     except PyroMQError as exc:
-        to_do = "see that it is a name server that listens there: brokers have 10911, name servers 9876"
-        return Finding(Health.FAIL, what, f"is connected and does not answer: {exc}", to_do), None
+        to_do = "check that a name server listens there: name servers use 9876, brokers 10911"
+        return Finding(Health.FAIL, what, f"accepts connections but does not answer: {exc}", to_do), None
     took = (time.perf_counter() - began) * 1000
     if not info.broker_addr_table:
         to_do = "start a broker with namesrvAddr set to this address"
@@ -84,13 +84,13 @@ async def _name_server(address: str, client: Client, life: AsyncExitStack) -> tu
 
 
 async def why_not(address: str) -> str | None:
-    """Why an address cannot be connected to, or None if it can."""
+    """Why connecting to an address fails, or None if it works."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(_CONNECT_WITHIN):
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     except socket.gaierror:
-        return f"there is no host {host}"
+        return f"unknown host {host}"
     except TimeoutError:
         return f"no answer within {_CONNECT_WITHIN:g} s"
     except OSError as exc:
@@ -112,7 +112,7 @@ async def _brokers(name_server: _NameServer, its_address: str) -> list[Finding]:
     findings: list[Finding] = []
     table = sorted(name_server.info.broker_addr_table.items())
     findings += [rules.without_master(name) for name, data in table if MASTER not in data.broker_addrs]
-    # Two brokers may claim one address, and one of them wrongly: each is looked at.
+    # Two brokers may claim one address, one of them wrongly: check each.
     places = {f"{each.broker} {each.address}": each for each in replicas(name_server.info)}
     looks = await fan_out(places, lambda each: _broker(name_server.admin, each.broker, each.address, its_address))
     for found in looks.results.values():
@@ -133,7 +133,7 @@ async def _broker(admin: AdminClient, name: str, address: str, name_server: str)
 
 
 async def _elsewhere(admin: AdminClient, name: str, address: str, name_server: str) -> str | None:
-    """Where a broker does answer: mostly it runs beside the name server, and its port is passed on there."""
+    """Where a broker does answer: it often runs beside the name server, with its port forwarded there."""
     host, port = rules.host_of(name_server), address.rpartition(":")[2]
     guess = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if guess == address or await why_not(guess) is not None:
@@ -142,7 +142,7 @@ async def _elsewhere(admin: AdminClient, name: str, address: str, name_server: s
 
 
 async def _name_of(admin: AdminClient, address: str) -> str | None:
-    """How a broker calls itself; None where it does not tell, as with an ACL."""
+    """The name a broker gives itself; None if it does not tell, for example because of an ACL."""
     try:
         return (await admin.brokers.config(address)).get("brokerName")
     except PyroMQError:
@@ -156,13 +156,13 @@ async def _groups(admin: AdminClient) -> list[Finding]:
     try:
         groups = [row.group for row in people_groups((await group_list(admin)).rows)]
     except PyroMQError:
-        return []  # brokers that do not answer have been found already
+        return []  # silent brokers have been reported already
     looks = await fan_out(groups, lambda group: _group(admin, group))
     return [finding for group in groups if (finding := looks.results.get(group)) is not None]
 
 
 async def _group(admin: AdminClient, group: str) -> Finding | None:
-    """None for a group that nobody is online of."""
+    """None for a group without members online."""
     try:
         members = await group_inspect(admin, group)
     except ConsumerNotOnline:

@@ -1,4 +1,4 @@
-"""What `doctor` makes of what it saw: findings, each with what to do about it. Decides only; `doctor` asks.
+"""The rules of `doctor`: turn what it saw into findings, each with a remedy. Decides only; `doctor` asks.
 
 OK    name server 10.0.0.5:9876   answers in 1 ms
 FAIL  broker broker-a             advertises 172.17.0.2:10911, which cannot be reached from here: timed out
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A broker deletes old files early from here on (diskMaxUsedSpaceRatio), and refuses to store from there on.
+# From the first on a broker deletes old files early (diskMaxUsedSpaceRatio); from the second it refuses messages.
 DISK_WARN, DISK_FULL = 0.75, 0.90
-# Brokers tell how long they run in whole seconds, and requests take time.
+# Brokers report their uptime in whole seconds, and requests take time.
 CLOCK_WARN = 3.0
 
 _RUNTIME = re.compile(r"\[ (\d[\d,.\s]*) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]")
@@ -32,7 +32,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `to_do` is there unless all is well."""
+    """One check. `to_do` says how to fix it, and is empty if all is well."""
 
     status: Health
     what: str
@@ -45,7 +45,7 @@ def host_of(address: str) -> str:
 
 
 def is_only_here(address: str) -> bool:
-    """Whether an address means another machine on each machine: loopback, or none at all."""
+    """Whether an address means a different machine everywhere: loopback, or unspecified."""
     host = host_of(address)
     if host == "localhost":
         return True
@@ -57,7 +57,7 @@ def is_only_here(address: str) -> bool:
 
 
 def advertised(broker: str, address: str, name_server: str, answered_as: str | None) -> Finding:
-    """A broker that answers at the address that it advertises. `answered_as` is the name it gave there."""
+    """A broker that answers at the address it advertises. `answered_as` is the name it gave there."""
     what = f"broker {broker}"
     if answered_as is not None and answered_as != broker:
         return Finding(
@@ -71,17 +71,17 @@ def advertised(broker: str, address: str, name_server: str, answered_as: str | N
             Health.WARN,
             what,
             f"advertises {address}, which other machines cannot reach",
-            "set brokerIP1 to an address that clients reach; of `pyromq up`, with --listen 0.0.0.0 --advertise HOST",
+            "set brokerIP1 to an address clients can reach; with `pyromq up`, use --listen 0.0.0.0 --advertise HOST",
         )
-    return Finding(Health.OK, what, f"answers at {address}, the address that it advertises")
+    return Finding(Health.OK, what, f"answers at {address}, the address it advertises")
 
 
 def unreachable(broker: str, address: str, reason: str, instead: str | None) -> Finding:
-    """A broker that cannot be reached where it says; `instead` is where it was found, behind the name server's host."""
+    """A broker that cannot be reached where it advertises; `instead` is where it answers, on the name server's host."""
     if instead is not None:
         to_do = f"set brokerIP1={host_of(instead)}: it answers at {instead}"
     else:
-        to_do = f"see that {broker} runs and no firewall is between, or set brokerIP1 to an address that clients reach"
+        to_do = f"check that {broker} runs and no firewall blocks it, or set brokerIP1 to an address clients can reach"
     found = f"advertises {address}, which cannot be reached from here: {reason}"
     return Finding(Health.FAIL, f"broker {broker}", found, to_do)
 
@@ -90,30 +90,30 @@ def without_master(broker: str) -> Finding:
     return Finding(
         Health.FAIL,
         f"broker {broker}",
-        "has no master, so nothing can be sent to it",
+        "has no master, so it accepts no messages",
         "start the master (brokerId=0) again, or take the broker out of service",
     )
 
 
 def clock(broker: str, runtime: Mapping[str, str], now: float, took: float) -> Finding | None:
-    """How far a broker's clock is from ours; `took` is how long its answer was under way. None if it does not say."""
+    """How far a broker's clock is from ours; `took` is how long its answer took. None if it does not tell."""
     match = _RUNTIME.fullmatch(runtime.get("runtime", "").strip())
     boot = runtime.get("bootTimestamp", "")
     if match is None or not boot.isdigit():
         return None
     days = re.sub(r"\D", "", match[1])  # Java groups the digits of large numbers
     up = ((int(days) * 24 + int(match[2])) * 60 + int(match[3])) * 60 + int(match[4])
-    # Its seconds are cut off, so half of one is added.
+    # It truncates to whole seconds, so add half of one.
     skew = int(boot) / 1000 + up + 0.5 - (now - took / 2)
     what = f"clock of {broker}"
     if abs(skew) < CLOCK_WARN + took:
-        return Finding(Health.OK, what, "agrees with the clock here")
+        return Finding(Health.OK, what, "agrees with this machine's clock")
     side = "ahead of" if skew > 0 else "behind"
     return Finding(
         Health.WARN,
         what,
-        f"{abs(skew):.0f} s {side} the clock here",
-        "let both be set by NTP: delays, expiry and searches by time go by these clocks",
+        f"{abs(skew):.0f} s {side} this machine's clock",
+        "set both clocks by NTP: delays, expiry and searches by time depend on them",
     )
 
 
@@ -132,14 +132,14 @@ def disk(broker: str, runtime: Mapping[str, str]) -> Finding | None:
 
 
 def name_servers_agree(brokers: Mapping[str, frozenset[str]]) -> list[Finding]:
-    """`brokers` are the addresses that each name server knows."""
+    """`brokers` are the addresses each name server knows."""
     every = frozenset().union(*brokers.values())
     return [
         Finding(
             Health.FAIL,
             f"name server {name_server}",
-            f"does not know {', '.join(sorted(every - known))}, which others know",
-            "give every broker all name servers in namesrvAddr: they do not tell each other",
+            f"does not know {', '.join(sorted(every - known))}, but others do",
+            "list all name servers in every broker's namesrvAddr: name servers do not tell each other",
         )
         for name_server, known in brokers.items()
         if every - known
@@ -147,9 +147,9 @@ def name_servers_agree(brokers: Mapping[str, frozenset[str]]) -> list[Finding]:
 
 
 def group_members(group: str, mismatch: str) -> Finding:
-    """`mismatch` is what `subscription_mismatch` says of the members of a group."""
+    """`mismatch` is the result of `subscription_mismatch` for the members of a group."""
     if mismatch:
-        to_do = "give all members the same subscriptions, or put them into groups of their own"
+        to_do = "give all members the same subscriptions, or put them in separate groups"
         return Finding(Health.FAIL, f"group {group}", mismatch, to_do)
     return Finding(Health.OK, f"group {group}", "all members have the same subscriptions")
 
@@ -162,5 +162,5 @@ def worst(findings: list[Finding]) -> Health:
 def summary(findings: list[Finding]) -> str:
     counts = {status: sum(each.status is status for each in findings) for status in Health}
     if not counts[Health.FAIL] and not counts[Health.WARN]:
-        return f"{counts[Health.OK]} things looked at, all is well"
-    return f"{counts[Health.FAIL]} to repair, {counts[Health.WARN]} to look at, {counts[Health.OK]} are well"
+        return f"{counts[Health.OK]} checks, all is well"
+    return f"{counts[Health.FAIL]} fail, {counts[Health.WARN]} warn, {counts[Health.OK]} ok"

@@ -1,4 +1,4 @@
-"""The settings of all servers of a cluster, to be kept or compared."""
+"""The settings of all servers of a cluster, to keep or compare."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfigs:
-    """Settings by RocketMQ's keys. Name servers by their address; brokers by name, then by id, as 0 for the master."""
+    """Settings by RocketMQ's keys: name servers by address; brokers by name, then by id, 0 being the master."""
 
     name_servers: dict[str, dict[str, str]]
     brokers: dict[str, dict[int, dict[str, str]]]
@@ -23,7 +23,7 @@ class ServerConfigs:
 
 
 async def cluster_configs(admin: AdminClient, cluster: str | None = None) -> ServerConfigs:
-    """Of every name server, and of every broker of a cluster or of all; who does not answer is missing."""
+    """The settings of every name server and of every broker of one cluster or all; silent servers are missing."""
     servers = {f"{each.broker} {each.id}": each for each in replicas(await admin.brokers.cluster_info(), cluster)}
     answers = await fan_out(servers, lambda each: admin.brokers.config(each.address))
     brokers: dict[str, dict[int, dict[str, str]]] = {}

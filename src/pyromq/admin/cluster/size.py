@@ -1,4 +1,4 @@
-"""What a cluster carries, for somebody who has to choose machines for it (RocketMQ's exportMetrics)."""
+"""The load of a cluster, for choosing machines (RocketMQ's exportMetrics)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _IN = "TOPIC_PUT_NUMS"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Messages in the last minute, a second, and in a day: yesterday's in and out, the last 24 hours' of the others.
+    """Messages a second in the last minute, and a day: yesterday's in and out, the last 24 hours' for the others.
 
-    `transactions` and `delayed` are a part of what came in. What a broker does not say counts as nothing.
+    `transactions` and `delayed` are part of the incoming ones. A figure that a broker does not report counts as 0.
     """
 
     in_tps: float = 0.0
@@ -56,7 +56,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSize:
-    """A master. Disks are the part in use, from 0 to 1; `memory_kib` is that of the machine; None is not known."""
+    """A master. Disks are the used part, from 0 to 1; `memory_kib` is the machine's; None means unknown."""
 
     broker: str
     address: str
@@ -73,7 +73,7 @@ class BrokerSize:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSize:
-    """All masters, what they carry together, and which clients consume: `JAVA V5_5_0`."""
+    """All masters, their total load, and which clients consume: `JAVA V5_5_0`."""
 
     brokers: tuple[BrokerSize, ...]
     total: Load
@@ -82,7 +82,7 @@ class ClusterSize:
 
 
 async def cluster_size(admin: AdminClient, cluster: str | None = None) -> ClusterSize:
-    """The sizes of a cluster, or of all; masters that do not answer are missing and not counted."""
+    """The load of one cluster or all; silent masters are missing and not counted."""
     info = await admin.brokers.cluster_info()
     masters = {each.broker: each for each in replicas(info, cluster) if each.id == MASTER}
     servers = names_of_servers(info)
@@ -95,7 +95,7 @@ async def cluster_size(admin: AdminClient, cluster: str | None = None) -> Cluste
         own = [name for name in await admin.groups.configs(address) if not is_system_group(name)]
         groups.update(own)
         load = await _load(admin, address, runtime)
-        # The one setting of a Java broker whose default is the number of its processors.
+        # The one setting of a Java broker that defaults to its number of processors.
         return BrokerSize(
             master.broker,
             address,
@@ -131,7 +131,7 @@ async def _load(admin: AdminClient, address: str, runtime: Mapping[str, str]) ->
 
 
 async def _counted(admin: AdminClient, address: str, topic: str) -> tuple[float, int]:
-    """What came into a topic: a second in the last minute, and in a day. No counter means that nothing did."""
+    """Messages into a topic: a second in the last minute, and a day. No counter means none."""
     try:
         data = await admin.brokers.stats(address, _IN, topic)
     except ServerError:
@@ -143,7 +143,7 @@ async def _clients(admin: AdminClient, groups: set[str]) -> tuple[str, ...]:
     async def ask(group: str) -> set[str]:
         try:
             members = (await admin.groups.connections(group)).connection_set
-        except PyroMQError:  # nobody is online, mostly
+        except PyroMQError:  # usually nobody is online
             return set()
         return {f"{member.language} {version_name(member.version)}" for member in members}
 

@@ -1,1 +1,1 @@
-"""Consumer groups: how far they are, who is in them, moving them, what may be wrong with them."""
+"""Consumer groups: lag, members, offset resets, signs of trouble."""

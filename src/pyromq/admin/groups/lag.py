@@ -1,4 +1,4 @@
-"""How far groups are: one of them queue by queue, or all of them in one request per broker."""
+"""The lag of groups: one group queue by queue, or all groups with one request per broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """A group in one queue. Offsets are those of the next message; all is None where the broker did not answer."""
+    """A group in one queue. Offsets are those of the next message; None if the broker did not answer."""
 
     topic: str
     broker: str
@@ -42,7 +42,7 @@ class QueueLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag(Listing[QueueLag]):
-    """A group in all its queues. `lag` and `tps` count only what brokers answered: see `missing`."""
+    """A group in all its queues. `lag` and `tps` cover only brokers that answered: see `missing`."""
 
     group: str = ""
     tps: float = 0.0
@@ -54,7 +54,7 @@ class GroupLag(Listing[QueueLag]):
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group. Without an offset anywhere its lag is unknown."""
+    """A group. Its lag is unknown if it has no offset anywhere."""
 
     group: str
     lag: int | None
@@ -90,9 +90,9 @@ class BrokerLag:
 
 
 async def group_lag(admin: AdminClient, group: str, topic: str | None = None, *, clients: bool = False) -> GroupLag:
-    """How far a group is, in all topics or in one; with `clients` also who has each queue, which asks all of them.
+    """The lag of a group in one topic or all; `clients` adds who has each queue, which asks every member.
 
-    Raises ConsumerNotOnline if it has no offset anywhere, and TopicNotFound.
+    Raises TopicNotFound, and ConsumerNotOnline if the group has no offset anywhere.
     """
     progress, missing = await partly(admin.groups.progress(group, topic, clients=clients))
     rows = {each.queue: QueueLag(*_columns(each), each.client_id) for each in progress.rows}
@@ -103,7 +103,7 @@ async def group_lag(admin: AdminClient, group: str, topic: str | None = None, *,
 
 
 async def group_list(admin: AdminClient, cluster: str | None = None) -> Listing[GroupRow]:
-    """All groups with their lag; two requests for each broker, however many groups there are."""
+    """All groups with their lag: two requests per broker, however many groups there are."""
     brokers = brokers_in(await admin.brokers.cluster_info(), cluster)
 
     async def ask(address: str) -> tuple[Iterable[str], ConsumeStatsList]:
@@ -120,7 +120,7 @@ async def group_list(admin: AdminClient, cluster: str | None = None) -> Listing[
 
 
 async def with_clients(admin: AdminClient, groups: Listing[GroupRow]) -> Listing[GroupWithClients]:
-    """Who is online in each group: a request for each of them, at the least."""
+    """Who is online in each group: at least one request per group."""
     answers = await fan_out([row.group for row in groups.rows], lambda group: connections(admin, group))
     rows = []
     for row in groups.rows:
@@ -143,7 +143,7 @@ async def with_clients(admin: AdminClient, groups: Listing[GroupRow]) -> Listing
 
 
 async def broker_lag(admin: AdminClient, brokers: Mapping[str, str], *, ordered: bool = False) -> Listing[BrokerLag]:
-    """How far all groups are on these brokers, queue by queue; one request for each."""
+    """The lag of all groups on these brokers, queue by queue: one request per broker."""
     answers = await fan_out(brokers, lambda address: admin.brokers.consume_stats(address, ordered=ordered))
     rows = [
         BrokerLag(group, *_columns(each))
@@ -155,7 +155,7 @@ async def broker_lag(admin: AdminClient, brokers: Mapping[str, str], *, ordered:
 
 
 def people_groups(rows: Iterable[GroupRow]) -> list[GroupRow]:
-    """Those that are not RocketMQ's own."""
+    """The groups without RocketMQ's own."""
     return [row for row in rows if not is_system_group(row.group)]
 
 
@@ -172,7 +172,7 @@ def _columns(each: QueueProgress) -> tuple[str, str, int, int, int, int, datetim
 
 
 async def _silent_queues(admin: AdminClient, topics: set[str], missing: tuple[Missing, ...]) -> list[MessageQueue]:
-    """The queues that nobody answered for, as far as routes tell."""
+    """The queues of silent brokers, according to routes."""
     silent = {each.server for each in missing}
     queues: list[MessageQueue] = []
     for topic in topics if silent else ():

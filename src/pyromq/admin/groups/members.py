@@ -1,4 +1,4 @@
-"""Who is connected: consumers of a group and what they are doing, producers."""
+"""Connected clients: the consumers of a group and what they are doing, and producers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ClientRow:
 
 @dataclass(frozen=True, slots=True)
 class InspectedClient:
-    """What a consumer says of itself; all is None where it did not answer. Rates and times are of the last minute."""
+    """A consumer's report about itself; None if it did not answer. Rates and times cover the last minute."""
 
     client: str
     version: str
@@ -48,7 +48,7 @@ class InspectedClient:
 
 @dataclass(frozen=True, slots=True)
 class ProducerRow:
-    """A producer, and the brokers that know it."""
+    """A producer and the brokers it is connected to."""
 
     group: str
     client: str
@@ -60,13 +60,13 @@ class ProducerRow:
 
 
 async def group_clients(admin: AdminClient, group: str) -> Listing[ClientRow]:
-    """Who consumes. Raises ConsumerNotOnline if nobody does."""
+    """The members of a group. Raises ConsumerNotOnline if there are none."""
     found = await admin.groups.connections(group)
     return Listing.make(ClientRow, map(client_row, found.connection_set), summary=_what(found))
 
 
 async def connections(admin: AdminClient, group: str) -> ConsumerConnection | None:
-    """Who consumes; None if nobody does."""
+    """The members of a group; None if there are none."""
     try:
         return await admin.groups.connections(group)
     except ConsumerNotOnline:
@@ -76,9 +76,9 @@ async def connections(admin: AdminClient, group: str) -> ConsumerConnection | No
 async def group_inspect(
     admin: AdminClient, group: str, client: str | None = None, *, stacks: bool = False
 ) -> Listing[InspectedClient]:
-    """What consumers are doing, one of them or all; with `stacks` what each of their threads is.
+    """What one consumer or all are doing; `stacks` adds their threads' stacks.
 
-    Members whose subscriptions differ are named in the summary: they take messages from each other.
+    The summary names members whose subscriptions differ: they take messages from each other.
     """
     members = (await admin.groups.connections(group)).connection_set
     if client is not None:
@@ -90,7 +90,7 @@ async def group_inspect(
 
 
 def subscription_mismatch(rows: list[InspectedClient]) -> str:
-    """What is wrong with the subscriptions of a group, or nothing."""
+    """What is wrong with the subscriptions of a group; empty if nothing is."""
     forms: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for row in rows:
         if row.subscriptions is not None:
@@ -101,11 +101,11 @@ def subscription_mismatch(rows: list[InspectedClient]) -> str:
         f"{', '.join(clients)}: {', '.join(f'{topic} {expression}' for topic, expression in form) or 'nothing'}"
         for form, clients in forms.items()
     )
-    return f"subscriptions differ, so members get messages that they do not want, and others miss them: {each}"
+    return f"subscriptions differ, so members get messages they do not want while others miss them: {each}"
 
 
 async def producer_list(admin: AdminClient, broker: str | None = None) -> Listing[ProducerRow]:
-    """All producers that one broker, or any, knows."""
+    """All producers connected to one broker, or to any."""
     brokers = brokers_in(await admin.brokers.cluster_info())
     if broker is not None:
         brokers = {broker: brokers.get(broker, broker)}
@@ -140,7 +140,7 @@ def _what(found: ConsumerConnection) -> str:
 def inspected(client: str, version: str, info: ConsumerRunningInfo | None) -> InspectedClient:
     if info is None:
         return InspectedClient(client, version, None, None, None, None, None, None, None)
-    # A group's retry topic is subscribed by itself.
+    # Clients subscribe to their group's retry topic automatically.
     subscriptions = {
         each.topic: each.sub_string
         for each in sorted(info.subscription_set, key=lambda each: each.topic)

@@ -1,7 +1,7 @@
-"""Moving a group: first the plan, queue by queue, then the change.
+"""Move a group: first plan it queue by queue, then do it.
 
-A group that is online keeps its offsets itself, so its consumers have to be told, and they can be told a time only. One
-that is offline is set to exactly what the plan says.
+The consumers of an online group keep its offsets, so they have to be told, and they understand only a time. An offline
+group goes exactly where the plan says.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Move(StrEnum):
-    """What a goal is said by."""
+    """The ways to state a goal."""
 
     TIME = "time"
     EARLIEST = "earliest"
@@ -40,7 +40,7 @@ class Move(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where a group should go on: what was stored since `when`, the ends, an offset, so many further, or a table."""
+    """Where a group should continue: at a time, at either end, at an offset, N messages further, or by a table."""
 
     move: Move
     when: datetime | None = None
@@ -54,7 +54,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class QueueMove:
-    """One queue of a plan. `current` is None where the group has no offset, `target` where it stays as it is."""
+    """One queue of a plan. `current` is None if the group has no offset there, `target` if it stays where it is."""
 
     topic: str
     broker: str
@@ -67,7 +67,7 @@ class QueueMove:
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan(Listing[QueueMove]):
-    """Where a group would go on. `online` are the clients that would be told."""
+    """Where a group would continue. `online` are the clients to be told."""
 
     group: str = ""
     topic: str = ""
@@ -95,13 +95,13 @@ class ResetPlan(Listing[QueueMove]):
 async def reset_plan(admin: AdminClient, group: str, topic: str, goal: Goal) -> ResetPlan:
     """What a reset would do. Changes nothing. Raises TopicNotFound.
 
-    Queues of a broker that does not answer are not in it; such a plan cannot be applied.
+    The queues of a silent broker are not in it; such a plan cannot be applied.
     """
     brokers = await admin.brokers.of_topic(topic)
-    # All at the same time, or a broker that hangs would use up the time of the later ones.
+    # All at the same time, or a hanging broker would use up the time of the later ones.
     (ends, missing), stats, (online, unknown) = await asyncio.gather(
         partly(admin.topics.stats(topic)),
-        # Without the topic: asked for one, brokers say 0 for queues where the group never was.
+        # Without the topic: when asked for one, brokers answer 0 for queues where the group never was.
         fan_out(brokers, lambda address: admin.groups.stats_at(address, group)),
         _online(admin, group),
     )
@@ -130,11 +130,11 @@ async def reset_plan(admin: AdminClient, group: str, topic: str, goal: Goal) -> 
 
 
 async def apply_plan(admin: AdminClient, plan: ResetPlan) -> bool:
-    """Let the group go on where the plan says. Consumers that are online take a moment, and may get messages twice.
+    """Move the group as planned. Online consumers take a moment and may get messages twice.
 
-    True if the group had to be made for it: brokers of 5.x keep no offsets of groups that they do not know. Raises
-    StateError, with nothing changed, if the plan is incomplete, or if the group is online and the goal is not a time.
-    PartialFailure if a broker failed.
+    True if the group had to be created first: 5.x brokers keep no offsets of unknown groups. Raises StateError, with
+    nothing changed, if the plan is incomplete, or if the group is online and the goal is not a time. PartialFailure if
+    a broker failed.
     """
     if plan.missing:
         raise StateError(f"the plan is incomplete: {plan.missing[0]}")
@@ -142,8 +142,8 @@ async def apply_plan(admin: AdminClient, plan: ResetPlan) -> bool:
         return await _set(admin, plan)
     if not plan.goal.is_a_time:
         raise StateError(
-            f"group {plan.group} is online ({', '.join(plan.online)}), and consumers can only be told a time; "
-            "stop them first, or move it to a time, the earliest or the latest message"
+            f"group {plan.group} is online ({', '.join(plan.online)}), and consumers can only be moved to a time; "
+            "stop them first, or move the group to a time, the earliest or the latest message"
         )
     when = {Move.EARLIEST: _FIRST, Move.LATEST: None}.get(plan.goal.move, plan.goal.when)
     await admin.offsets.reset(plan.group, plan.topic, when)
@@ -196,7 +196,7 @@ def _move(queue: MessageQueue, current: int | None, target: int | None) -> Queue
 
 
 async def _online(admin: AdminClient, group: str) -> tuple[tuple[str, ...], tuple[Missing, ...]]:
-    """Who is online, and why that is not known: a plan made for an offline group does nothing to an online one."""
+    """Who is online, or why that is unknown: a plan for an offline group does nothing to an online one."""
     try:
         members = (await admin.groups.connections(group)).connection_set
     except ConsumerNotOnline:

@@ -1,4 +1,4 @@
-"""The settings of groups, by the names that people have for them in options and files."""
+"""The settings of groups, under the names used in options and files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyromq.client.admin import AdminClient
     from pyromq.protocol.bodies import SubscriptionGroupConfig
 
-# What people see of a group, and what they mostly leave alone; by RocketMQ's name for it.
+# The settings people see, and those they mostly leave alone, by RocketMQ's names.
 USUAL = {
     "consume": "consume_enable",
     "from_min": "consume_from_min_enable",
@@ -52,13 +52,13 @@ class GroupSettings:
 
 
 def said(settings: object) -> dict[str, Any]:
-    """What something that has people's names as attributes says of a group, None being nothing, by RocketMQ's names."""
+    """The settings of an object with our names as attributes, by RocketMQ's names; None means not set."""
     given = {wire: getattr(settings, name, None) for name, wire in (USUAL | RARE).items()}
     return {wire: value for wire, value in given.items() if value is not None}
 
 
 def named(config: SubscriptionGroupConfig, names: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of a group by people's names."""
+    """The settings of a group by our names."""
     return {name: getattr(config, wire) for name, wire in names.items()}
 
 
@@ -75,7 +75,7 @@ async def group_settings(admin: AdminClient, group: str, cluster: str | None = N
 async def group_configs(
     admin: AdminClient, group: str, *, cluster: str | None = None, brokers: list[str] | None = None
 ) -> dict[str, SubscriptionGroupConfig]:
-    """A group where it is: on some brokers, in a cluster, or anywhere. Raises SubscriptionGroupNotExist."""
+    """A group's settings wherever it exists: on some brokers, in a cluster, or anywhere. SubscriptionGroupNotExist."""
     known = await admin.groups.config(group, cluster)
     if not brokers:
         return known
@@ -86,6 +86,6 @@ async def group_configs(
 async def update_group(
     admin: AdminClient, configs: Mapping[str, SubscriptionGroupConfig], changes: Mapping[str, Any]
 ) -> None:
-    """Change some settings of a group on these brokers, and leave the others as they are."""
+    """Change some settings of a group on these brokers and keep the others."""
     for address, config in configs.items():
         await admin.groups.create(msgspec.structs.replace(config, **changes), brokers=[address])

@@ -1,6 +1,6 @@
-"""What may be wrong with consumer groups right now: backlog, members that are stuck, subscriptions that differ.
+"""Signs of trouble in consumer groups: backlog, stuck members, differing subscriptions.
 
-One look at all groups; whoever watches looks again and again. RocketMQ's startMonitoring sees the same signs.
+Checks all groups once; call it repeatedly to watch them. RocketMQ's startMonitoring looks for the same signs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyromq.protocol.bodies import ConsumerRunningInfo, ConsumeStatsList
     from pyromq.protocol.message_queue import MessageQueue
 
-STUCK_MS = 60_000  # a member that has messages and consumed none for so long is taken to be stuck
+STUCK_MS = 60_000  # a member that holds messages but consumed none for this long counts as stuck
 
 _CONSUME_TYPE, _ORDERLY = "PROP_CONSUME_TYPE", "PROP_CONSUMEORDERLY"
 
@@ -45,7 +45,7 @@ class Sign(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """A group behind in a topic: in all queues, in the worst, and since when the worst has not moved on."""
+    """A group's backlog in a topic: in all queues, in the worst one, and since when that one has not moved."""
 
     group: str
     topic: str
@@ -56,7 +56,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class StuckQueue:
-    """A queue that a member does not get on with: for so many milliseconds, or after so many tries to unlock it."""
+    """A queue where a member is stuck: for this many milliseconds, or after this many tries to unlock it."""
 
     queue: MessageQueue
     sign: Sign
@@ -66,7 +66,7 @@ class StuckQueue:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One sign of trouble. `messages` wait, `since` is when the last one before them was consumed."""
+    """One sign of trouble. `messages` are waiting; `since` is when the last one before them was consumed."""
 
     time: datetime | None
     group: str
@@ -79,7 +79,7 @@ class Observation:
 
 
 async def observe(admin: AdminClient, groups: Collection[str] = (), *, min_lag: int = 1) -> Listing[Observation]:
-    """Look once at these groups, or at all of people; a backlog smaller than `min_lag` is none."""
+    """Check these groups, or all user groups, once; ignores backlogs smaller than `min_lag`."""
     now = int(time.time() * 1000)
     brokers = brokers_in(await admin.brokers.cluster_info())
     answers = await fan_out(brokers, admin.brokers.consume_stats)
@@ -109,17 +109,17 @@ async def observe(admin: AdminClient, groups: Collection[str] = (), *, min_lag: 
 
 
 async def online_infos(admin: AdminClient, group: str) -> dict[str, ConsumerRunningInfo]:
-    """What the members of a group say of themselves, but for those who do not; nothing if nobody is online."""
+    """The reports of a group's members that answer; empty if nobody is online."""
     try:
         infos, _ = await partly(admin.groups.running_infos(group))
     except PyroMQError:
-        # A group that never consumed has no retry topic, and nobody who could be asked.
+        # A group that never consumed has no retry topic and no members to ask.
         return {}
     return dict(sorted(infos.items()))
 
 
 def backlogs(found: Iterable[ConsumeStatsList], groups: Collection[str]) -> list[Backlog]:
-    """What these groups have not consumed yet, by group and topic, of what brokers say; where there is something."""
+    """What these groups have not consumed yet, by group and topic, as brokers report it; only where there is some."""
     queues: dict[tuple[str, str], list[QueueProgress]] = {}
     for group, progress in progress_of_groups(found).items():
         for row in progress.rows if group in groups else ():
@@ -133,7 +133,7 @@ def backlogs(found: Iterable[ConsumeStatsList], groups: Collection[str]) -> list
 
 
 def stuck_queues(info: ConsumerRunningInfo, now: int) -> list[StuckQueue]:
-    """What a push consumer does not get on with, at the time `now` in milliseconds."""
+    """Where a push consumer is stuck, at the time `now` in milliseconds."""
     if info.properties.get(_CONSUME_TYPE) != ConsumeType.CONSUME_PASSIVELY.value:
         return []
     ordered = info.properties.get(_ORDERLY, "").lower() == "true"

@@ -1,1 +1,1 @@
-"""Topics and groups as a file says they should be, and such a file of what a cluster has."""
+"""Make topics and groups match a file, and write such a file from a cluster."""

@@ -1,4 +1,4 @@
-"""`apply`: topics and groups as a file says they should be. A plan first, then what it says.
+"""`apply`: make topics and groups match a file. Plan first, then carry it out.
 
     topics:
       - name: orders
@@ -11,9 +11,9 @@
       - name: billing
         retryMax: 16
 
-What a file does not mention, a whole topic or one setting, stays as it is: nothing is ever deleted. What is made anew
-gets RocketMQ's own settings for what is not said. YAML and JSON alike; an unknown key is an error, since it is mostly
-a known one misspelt. A name may be there more than once, for different places.
+Anything a file does not mention, a whole topic or one setting, stays as it is: nothing is ever deleted. A new topic or
+group gets RocketMQ's defaults for settings that the file leaves out. YAML or JSON; an unknown key is an error, since it
+is usually a known one misspelt. A name may occur more than once, for different places.
 
 `cluster_metadata` makes such files from what a cluster has.
 """
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from pyromq.client.admin import AdminClient
 
 _PERMS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ_WRITE, "none": 0}
-_QUEUES = 8  # of a new topic, for reading and for writing
+_QUEUES = 8  # read and write queues of a new topic
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
-    """A topic or a group in a file, and where it should be: on some brokers, in a cluster, or everywhere."""
+    """A topic or group in a file, and where it belongs: on some brokers, in a cluster, or everywhere."""
 
     name: str
     cluster: str | None = None
@@ -54,7 +54,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def place(self) -> str:
-        """What two wishes of one name may not share."""
+        """The place; two wishes of one name must differ in it."""
         return ", ".join(sorted(self.brokers)) or self.cluster or ""
 
 
@@ -70,9 +70,9 @@ class TopicWish(Wish, frozen=True, kw_only=True):
     attributes: dict[str, str] = {}
 
     def fields(self) -> dict[str, Any]:
-        """What is said, by the names that brokers have for it."""
+        """The given settings, by the brokers' names."""
         if self.perm is not None and self.perm not in _PERMS:
-            raise ConfigError(f"topic {self.name}: perm is {self.perm!r}; write r, w, rw or none")
+            raise ConfigError(f"topic {self.name}: perm is {self.perm!r}; use r, w, rw or none")
         given = {
             "read_queue_nums": self.queues if self.read_queues is None else self.read_queues,
             "write_queue_nums": self.queues if self.write_queues is None else self.write_queues,
@@ -82,7 +82,7 @@ class TopicWish(Wish, frozen=True, kw_only=True):
         }
         for name, value in given.items():
             if "queue" in name and value is not None and not 0 <= value <= 65535:
-                raise ConfigError(f"topic {self.name}: {value} queues; there may be 0 to 65535")
+                raise ConfigError(f"topic {self.name}: {value} queues; allowed are 0 to 65535")
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -121,38 +121,38 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One topic or group on one broker: what is done, and which settings change from what to what."""
+    """One topic or group on one broker: the action, and each changed setting before and after."""
 
     action: Action
     kind: str
     name: str
     broker: str
     changes: dict[str, str]
-    # What to send, whole, as brokers want it.
+    # The complete settings to send to the broker.
     config: TopicConfig | SubscriptionGroupConfig
 
     @property
     def loses_queues(self) -> bool:
-        """Whether messages would lie where nobody reads them, or be kept from being sent where they were."""
+        """Whether stored messages would become unreadable, or sends that worked before would fail."""
         return any(key.lower().endswith("queues") and _shrinks(change) for key, change in self.changes.items())
 
 
 def parse_wishes(text: bytes, name: str) -> Wishes:
-    """A file as YAML, which JSON is, too. Raises ConfigError, which says where it is wrong."""
+    """Parse a file as YAML, which includes JSON. Raises ConfigError, which says where it is wrong."""
     try:
         wishes = msgspec.yaml.decode(text, type=Wishes)
-    except msgspec.DecodeError as exc:  # bad YAML, or YAML that says something else
+    except msgspec.DecodeError as exc:  # bad YAML, or YAML with another structure
         raise ConfigError(f"{name}: {' '.join(str(exc).split())}") from exc
     wanted: list[tuple[str, Sequence[Wish]]] = [("topic", wishes.topics), ("group", wishes.groups)]
     for kind, several in wanted:
         for (twice, place), count in Counter((each.name, each.place) for each in several).items():
             if count > 1:
-                raise ConfigError(f"{name}: {kind} {twice} is there twice{f' for {place}' if place else ''}")
+                raise ConfigError(f"{name}: {kind} {twice} occurs twice{f' for {place}' if place else ''}")
     return wishes
 
 
 async def plan_wishes(admin: AdminClient, wishes: Wishes) -> list[Step]:
-    """What has to be done, and what is well already; asks every broker once for topics and once for groups."""
+    """What to do, and what is right already; asks every broker once for topics and once for groups."""
     info = await admin.brokers.cluster_info()
     masters = masters_in(info)
     ordered = await ordered_topics(admin) if wishes.topics else frozenset()
@@ -176,7 +176,7 @@ async def plan_wishes(admin: AdminClient, wishes: Wishes) -> list[Step]:
 
 
 async def ordered_topics(admin: AdminClient) -> frozenset[str]:
-    """The topics that are ordered. The name servers say so; brokers hear of it when they register the next time."""
+    """The ordered topics. Name servers know them; brokers learn of them at their next registration."""
     try:
         return frozenset(await admin.namesrv.list_kv(order_conf.NAMESPACE))
     except QueryNotFound:
@@ -193,7 +193,7 @@ def topic_step(wish: TopicWish, broker: str, now: TopicConfig | None) -> Step:
     after = msgspec.structs.replace(before, **fields)
     changes = _changes(_topic_facts(before) if now else {}, _topic_facts(after))
     changes |= _changes({"sysFlag": before.topic_sys_flag}, {"sysFlag": after.topic_sys_flag})
-    # Brokers keep attributes that are not mentioned.
+    # Brokers keep attributes that a request does not mention.
     wanted = {key: value for key, value in wish.attributes.items() if before.attributes.get(key) != value}
     changes |= {key: _change(before.attributes.get(key), value) for key, value in wanted.items()}
     config = msgspec.structs.replace(after, attributes=wanted)
@@ -205,13 +205,13 @@ def group_step(wish: GroupWish, broker: str, now: SubscriptionGroupConfig | None
     after = msgspec.structs.replace(before, **wish.fields())
     usual, rare = group_settings.USUAL, group_settings.RARE
     changes = _changes(_group_facts(before, usual) if now else {}, _group_facts(after, usual))
-    # What a plan mentions only where it is not as usual.
+    # Settings that a plan mentions only if they are unusual.
     changes |= _changes(_group_facts(before, rare), _group_facts(after, rare))
     return Step(_action(now, changes), "group", wish.name, broker, changes, after)
 
 
 async def carry_out_step(admin: AdminClient, step: Step) -> None:
-    """Do one step. One that keeps things does nothing."""
+    """Carry out one step. A step that keeps things does nothing."""
     if step.action is Action.KEEP:
         return
     if isinstance(step.config, SubscriptionGroupConfig):
@@ -226,12 +226,14 @@ def _places(wish: Wish, clusters: Mapping[str, Any], masters: Mapping[str, str],
     cluster = wish.cluster
     if wish.brokers:
         if strange := [name for name in wish.brokers if name not in masters]:
-            raise ConfigError(f"{what}: there is no master {strange[0]}; there are: {', '.join(sorted(masters))}")
+            raise ConfigError(f"{what}: there is no master {strange[0]}; known masters: {', '.join(sorted(masters))}")
         return sorted(wish.brokers)
     if cluster is None:
         return sorted(masters)
     if cluster not in clusters:
-        raise ConfigError(f"{what}: there is no cluster {cluster}; there are: {', '.join(sorted(clusters)) or 'none'}")
+        raise ConfigError(
+            f"{what}: there is no cluster {cluster}; known clusters: {', '.join(sorted(clusters)) or 'none'}"
+        )
     return sorted(name for name in clusters[cluster] if name in masters)
 
 
@@ -242,7 +244,7 @@ def _action(now: object, changes: Mapping[str, str]) -> Action:
 
 
 def _topic_facts(config: TopicConfig) -> dict[str, object]:
-    """What people see of a topic, by the names that a file has for it."""
+    """The visible settings of a topic, under the names used in files."""
     return {
         "readQueues": config.read_queue_nums,
         "writeQueues": config.write_queue_nums,
@@ -252,7 +254,7 @@ def _topic_facts(config: TopicConfig) -> dict[str, object]:
 
 
 def _group_facts(config: SubscriptionGroupConfig, names: Mapping[str, str]) -> dict[str, object]:
-    """The settings of a group by the names that a file has for them."""
+    """The settings of a group, under the names used in files."""
     facts = {_camel(name): value for name, value in group_settings.named(config, names).items()}
     if "retryPolicy" in facts:
         policy = config.group_retry_policy

@@ -1,7 +1,7 @@
-"""The topics and groups of a cluster as a file for `apply`: what they are, in as few entries as say all of it.
+"""The topics and groups of a cluster as a file for `apply`, in as few entries as possible.
 
 A topic that is the same on all masters is one entry without a place, so that the file suits another cluster; one that
-is the same on those of a cluster names the cluster; otherwise there is an entry for each kind of settings, with the
+is the same on all masters of a cluster names the cluster; otherwise each variant of its settings is an entry with the
 brokers that have it.
 """
 
@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 async def cluster_metadata(admin: AdminClient, cluster: str | None = None, *, retry: bool = False) -> Wishes:
-    """All topics and groups of people, of one cluster or of all; with `retry` the topics of groups, too.
+    """All user topics and groups of one cluster or all; `retry` adds the groups' own topics.
 
-    A file that lacks what one broker has would look complete, so a master that does not answer is an error:
-    PartialFailure, or that of the only one.
+    A file without one broker's topics would look complete, so a silent master is an error: PartialFailure, or its own
+    error if it is the only one.
     """
     info = await admin.brokers.cluster_info()
     masters = masters_in(info, cluster)
@@ -45,7 +45,7 @@ async def cluster_metadata(admin: AdminClient, cluster: str | None = None, *, re
     topics = {broker: with_order(configs, ordered) for broker, configs in topics.items()}
     servers = names_of_servers(info)
     kinds = (TopicKind.NORMAL, TopicKind.RETRY, TopicKind.DLQ) if retry else (TopicKind.NORMAL,)
-    # Asked for one cluster, a wish without a place means all of its brokers, wherever it is carried out.
+    # For one cluster, an entry without a place means all its brokers, wherever it is applied.
     clusters = {} if cluster is not None else info.cluster_addr_table
     return Wishes(
         topics=[
@@ -64,7 +64,7 @@ async def cluster_metadata(admin: AdminClient, cluster: str | None = None, *, re
 
 
 def topic_wish(config: TopicConfig) -> TopicWish:
-    """A topic as a file says it."""
+    """A topic as a file entry."""
     reads, writes = config.read_queue_nums, config.write_queue_nums
     return TopicWish(
         name=config.topic_name,
@@ -79,7 +79,7 @@ def topic_wish(config: TopicConfig) -> TopicWish:
 
 
 def group_wish(config: SubscriptionGroupConfig) -> GroupWish:
-    """A group as a file says it. Of what hardly anybody touches only that is said which is not RocketMQ's own."""
+    """A group as a file entry. Rarely used settings appear only if they differ from RocketMQ's defaults."""
     defaults = group_settings.named(SubscriptionGroupConfig(group_name=config.group_name), group_settings.RARE)
     rare = group_settings.named(config, group_settings.RARE)
     return GroupWish(
@@ -90,7 +90,7 @@ def group_wish(config: SubscriptionGroupConfig) -> GroupWish:
 
 
 def placed(wishes: Mapping[str, WishT], clusters: Mapping[str, list[str]], masters: Mapping[str, str]) -> list[WishT]:
-    """The wishes of one name, by broker, as the fewest entries that say where each belongs."""
+    """One name's settings by broker, as the fewest entries that say where each belongs."""
     kinds: dict[bytes, list[str]] = {}
     for broker, wish in sorted(wishes.items()):
         kinds.setdefault(msgspec.json.encode(wish), []).append(broker)
@@ -109,7 +109,7 @@ def _place(brokers: list[str], clusters: Mapping[str, list[str]], masters: Mappi
 
 
 def _by_name(tables: Mapping[str, Mapping[str, T]]) -> list[tuple[str, dict[str, T]]]:
-    """Configs by broker, by the name that they have there."""
+    """Configs by name, then by broker."""
     found: dict[str, dict[str, T]] = {}
     for broker, table in tables.items():
         for name, config in table.items():

@@ -1,1 +1,1 @@
-"""Messages: which are meant, reading and following them, dead letters, traces."""
+"""Messages: choosing, reading, following and sending them, dead letters, traces."""

@@ -1,4 +1,4 @@
-"""Dead letters: what groups failed at too often, and having them try once more."""
+"""Dead letters: messages that groups failed to consume too often, and sending them again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """The dead letters of one group; None where brokers did not say."""
+    """The dead letters of one group; None if brokers did not answer."""
 
     group: str
     messages: int | None
@@ -36,7 +36,7 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """A dead letter that was sent once more, or was not, and why."""
+    """A dead letter that was sent again, or why it was not."""
 
     id: str
     topic: str | None
@@ -73,7 +73,7 @@ def _summary(letters: int, groups: int) -> str:
 
 
 def origin_topic(message: MessageExt) -> str | None:
-    """Where a dead letter was sent to in the beginning, None if it does not say."""
+    """The topic a dead letter was first sent to; None if it does not say."""
     for topic in (message.real_topic, message.properties.get(props.DLQ_ORIGIN_TOPIC)):
         if topic and not is_dlq_topic(topic) and not is_retry_topic(topic):
             return topic
@@ -81,7 +81,7 @@ def origin_topic(message: MessageExt) -> str | None:
 
 
 def origin_id(message: MessageExt) -> str:
-    """The id that the sender of a dead letter knows it by."""
+    """The id by which its sender knows a dead letter."""
     properties = message.properties
     return (
         properties.get(props.UNIQ_KEY)
@@ -92,7 +92,7 @@ def origin_id(message: MessageExt) -> str:
 
 
 def sent_again(message: MessageExt, topic: str) -> Message:
-    """The message with everything that its sender said, and the id of the one that it repeats.
+    """The message with everything its sender set, and the id of the one it repeats.
 
     Raises CorruptRecord if its body cannot be decompressed.
     """
@@ -120,10 +120,10 @@ async def redrive(
     rate: float | None = None,
     producer_group: str = "pyromq_redrive",
 ) -> AsyncGenerator[Redriven, None]:
-    """Send messages to the topic that they came from, or to `to`, at most `rate` a second.
+    """Send messages to the topic they came from, or to `to`, at most `rate` a second.
 
-    One that cannot be sent does not keep the others from being sent. Nothing is taken out of the dead letters: queues
-    only grow, and `REPLAY_OF` in the new message says which one it repeats.
+    A message that fails does not stop the others. The dead letters stay where they are: queues only grow, and
+    `REPLAY_OF` in the new message says which one it repeats.
     """
     from pyromq.client.producer.producer import Producer
 
@@ -134,7 +134,7 @@ async def redrive(
             topic = to or origin_topic(message)
             name = origin_id(message)
             if topic is None:
-                yield Redriven(name, None, None, None, "it does not say where it came from; say it with --to")
+                yield Redriven(name, None, None, None, "it does not say where it came from; choose a topic with --to")
                 continue
             try:
                 result = await producer.send(sent_again(message, topic))
@@ -145,5 +145,5 @@ async def redrive(
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic of a group's dead letters; a name that is one already is taken as it is."""
+    """The topic of a group's dead letters; the name of such a topic is returned unchanged."""
     return group if is_dlq_topic(group) else dlq_topic(group)

@@ -1,4 +1,4 @@
-"""Consume queues, entry by entry: where each message lies in the log, and whether a group's filter lets it through."""
+"""The entries of consume queues: where each message lies in the log, and whether a group's filter accepts it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """Where a message lies in the commit log. `matches` is for the group that was named."""
+    """Where a message lies in the commit log. `matches` refers to the given group."""
 
     offset: int
     commit_log_offset: int
@@ -27,7 +27,7 @@ class QueueEntry:
 async def queue_entries(
     admin: AdminClient, queue: MessageQueue, begin: int | None = None, count: int = 20, group: str | None = None
 ) -> Listing[QueueEntry]:
-    """Entries of a queue from `begin` on, or the last ones; for `group` also which of them it wants.
+    """Entries of a queue from `begin` on, or the last ones; `group` adds which of them it wants.
 
     Raises NoMessage if the queue ends before `begin`.
     """

@@ -1,4 +1,4 @@
-"""Which part of which queues of a topic is meant: all of it, between two times, from an offset on, the end of it."""
+"""Parts of a topic's queues: everything, between two times, from an offset on, or the last messages."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _EVER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """A part of one queue: offsets from `begin` up to `end`, of these what was stored from `since` to `until`.
+    """A part of one queue: offsets from `begin` up to `end`, limited to messages stored from `since` to `until`.
 
-    Brokers know times only nearly, so the offsets may take in a message too many; the times, in ms, have the last word.
+    Brokers find times only roughly, so the offsets may include a message too many; the times, in ms, decide.
     """
 
     queue: MessageQueue
@@ -42,7 +42,7 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class TopicRanges:
-    """Parts of the queues of one topic. Those of brokers in `missing` are not known."""
+    """Parts of the queues of one topic, without those of brokers in `missing`."""
 
     topic: str
     queues: tuple[QueueRange, ...]
@@ -50,7 +50,7 @@ class TopicRanges:
 
     @property
     def count(self) -> int:
-        """How many messages lie in them, as exactly as brokers know times."""
+        """How many messages they hold, as exactly as brokers know times."""
         return sum(part.count for part in self.queues)
 
 
@@ -64,9 +64,9 @@ async def topic_ranges(
     end: datetime | None = None,
     offset: int | None = None,
 ) -> TopicRanges:
-    """What a topic has, or one of its brokers, or one queue; between two times, or from an offset on.
+    """A topic's queues, those of one broker, or one queue; between two times, or from an offset on.
 
-    Raises TopicNotFound, and RouteNotFound for a broker or a queue that the topic has not.
+    Raises TopicNotFound, and RouteNotFound for a broker or queue that the topic does not have.
     """
     addresses = await admin.brokers.of_topic(topic)
     if broker is not None and broker not in addresses:
@@ -87,7 +87,7 @@ async def topic_ranges(
     for queue, ends in chosen.items():
         if queue.broker_name in addresses and str(queue) not in unknown:
             low = max(ends.min_offset, first.get(queue, ends.min_offset), offset or 0)
-            # The message that a broker finds for a time may be the last that is meant.
+            # The message that a broker finds for a time may be the last one in range.
             high = min(ends.max_offset, last[queue] + 1) if queue in last else ends.max_offset
             since, until = to_millis(begin) if begin else 0, to_millis(end) if end else _EVER
             ranges.append(QueueRange(queue, addresses[queue.broker_name], low, max(low, high), since, until))
@@ -95,7 +95,7 @@ async def topic_ranges(
 
 
 def last_messages(ranges: TopicRanges, count: int) -> TopicRanges:
-    """Of each queue at most the last `count`: among them are the last `count` of the topic."""
+    """At most the last `count` of each queue: they include the last `count` of the topic."""
     return replace(
         ranges, queues=tuple(replace(part, begin=max(part.begin, part.end - count)) for part in ranges.queues)
     )
@@ -115,7 +115,7 @@ def parse_place(text: str) -> tuple[str, int, int | None]:
     """`broker:queue` or `broker:queue:offset`. Raises ValueError."""
     broker, *numbers = text.rsplit(":", 2) if text.count(":") > 1 else text.rsplit(":", 1)
     if not broker or not 1 <= len(numbers) <= 2 or not all(number.isascii() and number.isdigit() for number in numbers):
-        raise ValueError(f"{text!r} is no place")
+        raise ValueError(f"{text!r} is not a place")
     return broker, int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else None
 
 

@@ -1,4 +1,4 @@
-"""Reading what queues have, as somebody who only looks: no group, no offset committed."""
+"""Read queues as an onlooker: without a group and without committing offsets."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _BATCH = 32
 async def read_ranges(
     admin: AdminClient, ranges: TopicRanges, expression: Expression = ALL
 ) -> AsyncGenerator[MessageExt, None]:
-    """The messages in these ranges, in the order in which they were stored, whichever queue they are in.
+    """The messages in these ranges, in the order they were stored, across all queues.
 
-    Of each queue one batch is kept in memory. Raises what asking raises if a broker fails on the way.
+    Keeps one batch per queue in memory. If a broker fails on the way, its error is raised.
     """
     async with AsyncExitStack() as stack:
         readers = [await stack.enter_async_context(aclosing(_read(admin, part, expression))) for part in ranges.queues]
@@ -49,7 +49,7 @@ async def read_ranges(
 async def read_last(
     admin: AdminClient, ranges: TopicRanges, count: int, expression: Expression, fits: Callable[[MessageExt], bool]
 ) -> list[MessageExt]:
-    """The last messages that fit. The more of them do not fit, the further back one has to look."""
+    """The last messages that match. The fewer match, the further back it has to read."""
     depth = count
     while True:
         near = last_messages(ranges, depth)
@@ -61,7 +61,7 @@ async def read_last(
 
 
 class _Head:
-    """The next message of one queue. Within a millisecond the place in the log tells the order."""
+    """The next message of one queue. Within a millisecond, the place in the log decides the order."""
 
     __slots__ = ("_age", "message", "reader")
 
@@ -75,7 +75,7 @@ class _Head:
 
 
 async def _all_first(readers: list[AsyncGenerator[MessageExt, None]]) -> list[MessageExt | None]:
-    """Of all queues at the same time. The first failure is raised as it is."""
+    """Ask all queues at the same time. Raises the first failure unchanged."""
     failure: BaseException | None = None
     tasks = []
     try:
@@ -104,5 +104,5 @@ async def _read(admin: AdminClient, part: QueueRange, expression: Expression) ->
             if message.store_timestamp >= part.since:
                 yield message
         if found.next_offset <= offset:
-            return  # there is nothing more, or a broker that leads in circles
+            return  # nothing more, or a broker that sends us in circles
         offset = found.next_offset

@@ -1,4 +1,4 @@
-"""Sending many messages: at a pace, or as fast as brokers answer."""
+"""Send many messages: at a steady rate, or as fast as brokers answer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _AT_ONCE = 256
 
 
 class Pace:
-    """No more than so many a second, evenly: says when the next may go.
+    """Limits a rate evenly: says when the next message may go.
 
-    Who comes late does not make up for it by a burst of more than a tenth of a second.
+    A late sender catches up with a burst of at most a tenth of a second.
     """
 
     def __init__(self, rate: float | None) -> None:
@@ -26,7 +26,7 @@ class Pace:
         self._next = 0.0
 
     def due(self, now: float) -> float:
-        """When the next may go, which was asked for at `now`."""
+        """When the next message, ready at `now`, may go."""
         self._next = max(self._next, now - 0.1)
         due, self._next = self._next, self._next + self._gap
         return due
@@ -41,7 +41,7 @@ class Pace:
 
 
 class Pause:
-    """Stands in a stream of messages where what comes next may take its time: send what there is."""
+    """Marks a pause in a stream of messages: send what there is, the next may take a while."""
 
 
 PAUSE: Any = Pause()
@@ -55,9 +55,9 @@ async def send_all(
     queue: MessageQueue | None = None,
     rate: float | None = None,
 ) -> AsyncGenerator[SendResult, None]:
-    """Send messages, many under way at the same time unless there is a rate; gives the results in the same order.
+    """Send messages, many at the same time unless there is a rate; yields the results in the same order.
 
-    A broker with many threads may store what is under way together in another order. The first that fails ends it.
+    A broker with many threads may store concurrent messages in another order. Stops at the first failure.
     """
     from pyromq.client import Producer
 

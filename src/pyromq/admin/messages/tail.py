@@ -1,4 +1,4 @@
-"""Tail: the messages of a topic as they come, for somebody who looks on."""
+"""Tail: follow the messages of a topic as they arrive."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from .ranges import TopicRanges
 
-_HELD = 5.0  # seconds that a broker waits for a message
+_HELD = 5.0  # seconds a broker waits for a message
 _AFTER_TROUBLE = 1.0
 _AT_ONCE = 0.05
 _NEW_QUEUES = 5.0
-_AHEAD = 256  # messages that are read before somebody wants them
+_AHEAD = 256  # messages to read ahead
 _BATCH = 32
 
 
@@ -36,10 +36,10 @@ class Tail:
             async for message in tail:
                 ...
 
-    It begins where the ranges begin, and has no end. With `new_queues` it follows those, too, that the topic gets
-    later, from their beginning; those of a broker that did not answer in the beginning from where they end then. A
-    broker that fails is asked again, and `trouble` is told; what it stores meanwhile is not lost. Messages of one queue
-    come in its order, those of several as they arrive.
+    It starts where the ranges begin and never ends. With `new_queues` it also follows queues that the topic gets later,
+    from their beginning; those of a broker that was silent at the start, from their end at that moment. A failing
+    broker is asked again, and `trouble` hears of it; messages it stores meanwhile are not lost. Messages of one queue
+    come in order, those of several as they arrive.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Tail:
             offset = found.next_offset
 
     def _say(self, queue: MessageQueue, line: str) -> None:
-        """Once, not every second; and once for all queues of a broker."""
+        """Report once, not every second; and once for all queues of a broker."""
         if line not in self._troubles.values():
             self._trouble(line)
         self._troubles[queue] = line
@@ -118,7 +118,7 @@ class Tail:
                 self._addresses |= await self._admin.brokers.of_topic(self._topic)
                 ranges = (await topic_ranges(self._admin, self._topic)).queues
             except PyroMQError:
-                continue  # whoever is not there is asked by the others, too, and they say so
+                continue  # the tasks that ask that broker report it
             for part in ranges:
                 if part.queue not in self._begins:
                     old = part.queue.broker_name in self._silent

@@ -1,4 +1,4 @@
-"""What became of a message, as the clients traced it (the format is in `pyromq/client/trace.py`)."""
+"""What happened to a message, as clients traced it (the format is in `pyromq/client/trace.py`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS = ("normal", "half", "commit", "delayed")
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
-    """Something that a client did with a message. `status` is None for one who began and did not say how it ended."""
+    """Something a client did with a message. `status` is None if it began but never reported how it ended."""
 
     time: datetime | None
     event: str
@@ -56,11 +56,11 @@ async def trace_of(
     begin: datetime | None = None,
     end: datetime | None = None,
 ) -> Listing[TraceEvent]:
-    """What was done with the message of this id, or with all that have it as a key; in the order of time.
+    """What happened to the message with this id, or to all with this key, in order of time.
 
-    `limit` is for each broker; `begin` and `end` are about when the traces were stored.
+    `limit` applies to each broker; `begin` and `end` to when the traces were stored.
 
-    Raises NoMessage if nothing of it was traced, and TopicNotFound if nothing is traced at all.
+    Raises NoMessage if it was not traced, and TopicNotFound if nothing is traced at all.
     """
     messages, missing = await partly(admin.messages.by_key(topic, name, limit=limit, begin=begin, end=end))
     rows = events(messages, name)
@@ -68,7 +68,7 @@ async def trace_of(
 
 
 def events(messages: Iterable[MessageExt], name: str) -> list[TraceEvent]:
-    """The records about `name`, an id or a key. What is no record, as messages of others in the topic, is left out."""
+    """The records about `name`, an id or a key. Skips anything in the topic that is not a trace record."""
     found: dict[object, TraceEvent] = {}
     ends: dict[tuple[str, str], tuple[str, int | None]] = {}
     for message in messages:
@@ -93,7 +93,7 @@ def _records(body: bytes) -> Iterator[list[str]]:
 def _event(fields: list[str], client: str) -> TraceEvent | None:
     match fields:
         case ["Pub", when, _, group, topic, name, tags, keys, broker, size, cost, kind, *rest]:
-            # Older clients write no offset id; newer ones their own address behind everything.
+            # Older clients write no offset id; newer ones append their own address.
             success = rest[-1] if len(rest) < 2 else rest[1]
             return TraceEvent(
                 _time(when),

@@ -89,6 +89,6 @@ def test_name_servers_that_know_different_brokers_are_told():
 def test_the_worst_counts_and_all_is_counted():
     good, bad = Finding(Health.OK, "a", "x"), Finding(Health.FAIL, "b", "y", "z")
     warning = Finding(Health.WARN, "c", "y", "z")
-    assert rules.summary([good, good]) == "2 things looked at, all is well"
-    assert rules.summary([good, bad, warning]) == "1 to repair, 1 to look at, 1 are well"
+    assert rules.summary([good, good]) == "2 checks, all is well"
+    assert rules.summary([good, bad, warning]) == "1 fail, 1 warn, 1 ok"
     assert (rules.worst([]), rules.worst([good, warning]), rules.worst([bad, warning])) == ("ok", "warn", "fail")

@@ -35,7 +35,7 @@ def test_yaml_and_json_say_the_same():
     [
         (b"topics: [{name: a, queus: 8}]", "queus"),
         (b"topics: [{queues: 8}]", "name"),
-        (b"topics: [{name: a}, {name: a}]", "topic a is there twice"),
+        (b"topics: [{name: a}, {name: a}]", "topic a occurs twice"),
         (b"topics: [", "f: "),
         (b"\xff\xfe\x00", "f: "),
         (b"- a", "f: "),

@@ -80,7 +80,7 @@ def test_a_name_with_several_settings_is_there_several_times():
     found = placed({"a": small, "b": small, "c": big}, CLUSTERS, MASTERS)
     assert {wish.cluster: wish.queues for wish in found} == {"north": 4, "south": 8}
     assert read_back(topics=found).topics == found
-    with pytest.raises(ConfigError, match="topic orders is there twice for north"):
+    with pytest.raises(ConfigError, match="topic orders occurs twice for north"):
         read_back(topics=[*found, msgspec.structs.replace(big, cluster="north")])
 
 

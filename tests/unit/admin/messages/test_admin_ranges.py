@@ -27,7 +27,7 @@ def test_a_place_is_a_broker_a_queue_and_maybe_an_offset(text, place):
     "text", ["", "broker-a", ":1", "broker-a:", "broker-a:x", "broker-a:1:", "broker-a:1:-2", "a:²"]
 )
 def test_what_is_no_place_is_refused(text):
-    with pytest.raises(ValueError, match="is no place"):
+    with pytest.raises(ValueError, match="is not a place"):
         parse_place(text)
 
 
