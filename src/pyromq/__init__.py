@@ -1,7 +1,7 @@
 """PyroMQ: Apache RocketMQ written anew in Python, with Spark as its data pipeline.
 
-The client's names are found here: `from pyromq import Producer, Consumer, Message`. They are imported when first asked
-for, so that a broker or a Spark executor that imports PyroMQ does not pay for what it does not use.
+Import the client's names from here: `from pyromq import Producer, Consumer, Message`. They load on first use, so that a
+broker or a Spark executor does not pay for what it does not use.
 """
 
 from __future__ import annotations

@@ -6,28 +6,28 @@ PyroMQError
 │   └── RemoteProtocolError     a peer sent them
 │       └── MissingField            a header lacks a field that the request needs
 ├── ConnectionLost          the connection ended before the answer came; also a ConnectionError
-│   └── ConnectFailed           it never came to be
-├── RequestTimeout          the answer did not come in time; the request may have taken effect; also a TimeoutError
+│   └── ConnectFailed           it was never established
+├── RequestTimeout          no answer in time; the request may have taken effect; also a TimeoutError
 │   ├── SendTimeout             the time for a send ran out: `attempts` as in SendFailed
 │   └── ReplyTimeout            a request() was sent, but nobody answered it
-├── TooManyRequests         as many requests are under way as the limit allows
+├── TooManyRequests         the limit of requests in flight is reached
 ├── StateError              not started, already closed, or inherited by a forked process
 ├── InvalidMessage          refused before anything was sent; also a ValueError
 ├── NoNameServer            no address of a name server is known
 ├── RouteNotFound           no name server knows a broker that has the topic, or the broker itself
 ├── SendFailed              every attempt to send failed: `attempts`, each a broker and its error
-├── ReplyError              a reply to this message cannot be made
-├── PartialFailure          asked of several servers, done by some: `done`, `failures`, `partial`
-├── InvalidFilter           a SQL92 expression that is none: `reason`, `column`; also a ValueError
+├── ReplyError              this message cannot be replied to
+├── PartialFailure          some of several servers failed: `done`, `failures`, `partial`
+├── InvalidFilter           a malformed SQL92 expression: `reason`, `column`; also a ValueError
 ├── ConfigError             a setting or its file is wrong; says which and where
-├── BrokerError             the server said no: `code`, `remark`, `server`; `retriable` is a fact of the class
+├── BrokerError             the server refused: `code`, `remark`, `server`; each class knows if it is `retriable`
 │   └── one class per response code: SystemBusy (2), TopicNotFound (17), …, see BY_CODE
 └── StoreError              the files of a store
-    ├── CorruptRecord           bytes that are no record: `offset`, `reason`
-    ├── OffsetOutOfRange        no message there, or not any more
-    ├── MessageRefused          a message that no store may hold; nothing was written
-    ├── NotSaved                a file of settings could not be written; the change was taken back
-    └── StoreNotWritable        closed, disk full, or a disk that failed; says which
+    ├── CorruptRecord           bytes that are not a record: `offset`, `reason`
+    ├── OffsetOutOfRange        no message there, or no longer
+    ├── MessageRefused          a message that the store cannot hold; nothing was written
+    ├── NotSaved                a settings file could not be written; the change was undone
+    └── StoreNotWritable        closed, disk full, or disk failure; says which
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 
 class PyroMQError(Exception):
-    """The root of all errors raised by PyroMQ. Every error has these, filled in where they are known."""
+    """The root of all errors raised by PyroMQ. Every error has these attributes, set where known."""
 
-    # RocketMQ's number: a response code of a server, or one that the official clients use for their own errors.
+    # RocketMQ's number: a server's response code, or one that the official clients use for their own errors.
     code: int = -1
     topic: str = ""
     address: str = ""
-    # True when the same request may succeed on another broker, or later on this one.
+    # True if the same request may succeed on another broker, or later on this one.
     retriable: bool = False
 
 
@@ -54,15 +54,15 @@ class ProtocolError(PyroMQError):
 
 
 class LocalProtocolError(ProtocolError):
-    """What we were asked to send cannot be sent. Nothing was written."""
+    """We cannot send what the caller asked for. Nothing was written."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """A peer sent what the protocol does not allow."""
+    """A peer sent something the protocol does not allow."""
 
 
 class MissingField(RemoteProtocolError):
-    """A header lacks a field that is needed, or carries a value that does not parse."""
+    """A header lacks a required field, or has a value that does not parse."""
 
     def __init__(self, header: str, field: str) -> None:
         super().__init__(f"{header} needs the field {field}")
@@ -88,7 +88,7 @@ class ConnectFailed(ConnectionLost):
 
 
 class RequestTimeout(PyroMQError, TimeoutError):
-    """The answer did not come in time; the request may have taken effect."""
+    """No answer came in time; the request may have taken effect."""
 
     code = 10002
     retriable = True
@@ -101,35 +101,35 @@ class RequestTimeout(PyroMQError, TimeoutError):
 
 
 class TooManyRequests(PyroMQError):
-    """As many requests are under way as the limit allows, and none ended in time."""
+    """The limit of requests in flight is reached, and none finished in time."""
 
     retriable = True
 
 
 class StateError(PyroMQError):
-    """Used before it was started, after it was closed, in another mode than it is in, or in a forked process."""
+    """Used before it was started, after it was closed, in the wrong mode, or in a forked process."""
 
 
 class InvalidMessage(PyroMQError, ValueError):
-    """A message, topic or group that no broker would take. Nothing was sent."""
+    """A message, topic or group that no broker would accept. Nothing was sent."""
 
     code = 13
 
 
 class NoNameServer(PyroMQError):
-    """No address of a name server is known: none was given, and the environment has none."""
+    """No name server address: none was given, and the environment has none."""
 
     code = 10004
 
 
 class RouteNotFound(PyroMQError):
-    """Nobody knows where to go: no broker has the topic (10005), or the broker has no known address (10003)."""
+    """No route: no broker has the topic (10005), or the broker has no known address (10003)."""
 
     code = 10005
 
 
 class SendFailed(PyroMQError):
-    """Every attempt to send a message failed. The cause is the last error; its code is this one's."""
+    """Every attempt to send a message failed. The cause is the last error, and so is the code."""
 
     retriable = True
 
@@ -143,7 +143,7 @@ class SendFailed(PyroMQError):
 
 
 class SendTimeout(RequestTimeout):
-    """The time that a send had, all its attempts together, ran out. The message may have been stored."""
+    """The time for a send, all attempts together, ran out. The message may have been stored."""
 
     def __init__(self, topic: str, attempts: Sequence[tuple[str, PyroMQError]], seconds: float) -> None:
         peer = attempts[-1][0] if attempts else "no broker"
@@ -161,23 +161,23 @@ class ReplyTimeout(RequestTimeout):
 
 
 class ReplyError(PyroMQError):
-    """A reply to this message cannot be made: it does not say where a reply should go."""
+    """This message cannot be replied to: it does not say where a reply should go."""
 
     code = 10007
 
 
 class PartialFailure(PyroMQError):
-    """What was asked of several servers failed at one of them at least. What the others did stays done.
+    """An operation on several servers failed on at least one. What the others did stays done.
 
-    `done` names those that did it, `failures` the others, each with its error. `partial` is what could be found out
-    nevertheless, where the operation finds out something.
+    `done` names those that succeeded, `failures` the others, each with its error. `partial` is what a query found out
+    nevertheless.
     """
 
     def __init__(
         self, what: str, done: Sequence[str], failures: Sequence[tuple[str, PyroMQError]], partial: Any = None
     ) -> None:
         failed = "; ".join(f"{name}: {error}" for name, error in failures)
-        super().__init__(f"{what}: failed at {len(failures)} of {len(done) + len(failures)}: {failed}")
+        super().__init__(f"{what}: failed on {len(failures)} of {len(done) + len(failures)}: {failed}")
         self.what = what
         self.done = tuple(done)
         self.failures = tuple(failures)
@@ -228,7 +228,7 @@ class BrokerError(PyroMQError):
 
 
 class ServerError(BrokerError):
-    """The server failed for a reason that has no code of its own."""
+    """The server failed for a reason without a code of its own."""
 
     code = 1
     retriable = True
@@ -250,7 +250,7 @@ class TransactionFailed(BrokerError):
 
 
 class FlushDiskTimeout(BrokerError):
-    """Stored, but not known to be on disk in time."""
+    """Stored, but not confirmed on disk in time."""
 
     code = 10
 
@@ -307,7 +307,7 @@ class PullRetryImmediately(BrokerError):
 
 
 class PullOffsetMoved(BrokerError):
-    """The offset is outside of the queue; the answer names the one to go on with."""
+    """The offset is outside the queue; the answer says where to continue."""
 
     code = 21
 
@@ -376,7 +376,7 @@ class IllegalOperation(BrokerError):
 
 
 class GoAway(BrokerError):
-    """A 5.x server is shutting down and asks to connect anew."""
+    """A 5.x server is shutting down and asks clients to reconnect."""
 
     code = 1500
     retriable = True
@@ -386,7 +386,7 @@ BY_CODE: dict[int, type[BrokerError]] = {cls.code: cls for cls in BrokerError.__
 
 
 def broker_error(code: int, remark: str | None, server: str = "") -> BrokerError:
-    """The error that stands for a response with `code`; an unknown code keeps its number."""
+    """The error for a response with `code`; an unknown code keeps its number."""
     cls = BY_CODE.get(code, BrokerError)
     return cls(remark or "", server, code)
 
@@ -409,11 +409,11 @@ class OffsetOutOfRange(StoreError):
 
 
 class MessageRefused(StoreError):
-    """A message that the store may not hold: too long, or with parts that a record has no room for."""
+    """A message that the store cannot hold: too long, or with parts that do not fit into a record."""
 
 
 class NotSaved(StoreError):
-    """A file of settings could not be written, so the change was taken back: `file`, `reason`."""
+    """A settings file could not be written, so the change was undone: `file`, `reason`."""
 
     def __init__(self, file: str, reason: object) -> None:
         said = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
@@ -423,4 +423,4 @@ class NotSaved(StoreError):
 
 
 class StoreNotWritable(StoreError):
-    """The store takes no messages now: it was closed, the disk is full, or writing to it failed."""
+    """The store accepts no messages now: it was closed, the disk is full, or writing failed."""

@@ -74,12 +74,16 @@ class BrokerConfig:
     namesrv_addr: str = option(
         "namesrvAddr",
         "",
-        "Name servers as host:port;host:port. Without any, clients must know the broker's address.",
+        "Name servers as host:port;host:port. Without them, clients need the broker's address.",
         hot=True,
     )
-    cluster_name: str = option("brokerClusterName", "DefaultCluster", "Cluster to belong to; also a topic.")
+    cluster_name: str = option(
+        "brokerClusterName", "DefaultCluster", "Name of the cluster; there is also a topic of that name."
+    )
     broker_name: str = option(
-        "brokerName", computed(str, _host_name), "Name of the replica set; also a topic. Each master needs its own."
+        "brokerName",
+        computed(str, _host_name),
+        "Name of the replica set; there is also a topic of that name. Each master needs its own.",
     )
     broker_id: int = option("brokerId", 0, "0 for a master, above that for its slaves.", min=0)
     broker_role: BrokerRole = option(
@@ -90,198 +94,231 @@ class BrokerConfig:
     broker_ip1: str = option(
         "brokerIP1",
         computed(str, _local_address),
-        "Address that clients are told. Set it in containers, and wherever clients reach the broker by another one.",
+        "Address that clients connect to. Set it in containers, and wherever the broker's own guess is wrong.",
     )
-    broker_ip2: str = option("brokerIP2", computed(str, _local_address), "Address that slaves are told.")
+    broker_ip2: str = option("brokerIP2", computed(str, _local_address), "Address that slaves connect to.")
     ha_listen_port: int = option(
         "haListenPort", 0, "Port for replication; 0 means the one above listenPort.", min=0, max=65535
     )
-    region_id: str = option("regionId", "DefaultRegion", "Region that producers are told, for traces.", hot=True)
+    region_id: str = option("regionId", "DefaultRegion", "Region reported to producers, for traces.", hot=True)
 
     # What it permits.
     broker_permission: int = option(
-        "brokerPermission", 6, "4 read, 2 write. 4 empties a broker before it is taken down.", min=0, max=7, hot=True
+        "brokerPermission",
+        6,
+        "4 is read, 2 write, 6 both. Set 4 to drain a broker before you take it down.",
+        min=0,
+        max=7,
+        hot=True,
     )
     auto_create_topic: bool = option(
-        "autoCreateTopicEnable", True, "Clear it in production: topics are then made by operators only.", hot=True
+        "autoCreateTopicEnable",
+        True,
+        "Create topics on first use. Set to false in production, so that only operators create them.",
+        hot=True,
     )
     max_auto_created_topics: int = option(
         "maxAutoCreatedTopics",
         50_000,
-        "With so many topics a send creates no more; operators still can. Raise it if that many are really used.",
+        "Topics from which a send creates no more; operators still can. Raise it if you really use that many.",
         min=0,
         hot=True,
     )
     max_auto_created_groups: int = option(
         "maxAutoCreatedGroups",
         50_000,
-        "With so many groups a consumer creates no more; operators still can. Raise it if that many really consume.",
+        "Groups from which a consumer creates no more; operators still can. Raise it if you really use that many.",
         min=0,
         hot=True,
     )
     max_consumer_offsets: int = option(
         "maxConsumerOffsets",
         2_000_000,
-        "Offsets to keep, one for each group and queue. With so many, clients commit only where they have before. "
-        "Raise it for more groups times queues.",
+        "Offsets to keep, one per group and queue. At the limit, clients commit only where they have before. "
+        "Raise it if you have more groups times queues.",
         min=0,
         hot=True,
     )
     default_topic_queues: int = option(
-        "defaultTopicQueueNums", 8, "Queues of TBW102: the most that an automatically made topic gets.", min=1
+        "defaultTopicQueueNums", 8, "Queues of TBW102: the most that an automatically created topic gets.", min=1
     )
-    cluster_topic: bool = option("clusterTopicEnable", True, "Clear it to close the topic named like the cluster.")
-    broker_topic: bool = option("brokerTopicEnable", True, "Clear it to close the topic named like the broker.")
+    cluster_topic: bool = option("clusterTopicEnable", True, "Set to false to close the topic named after the cluster.")
+    broker_topic: bool = option("brokerTopicEnable", True, "Set to false to close the topic named after the broker.")
     auto_create_group: bool = option(
-        "autoCreateSubscriptionGroup", True, "Clear it to let only groups consume that an operator made.", hot=True
+        "autoCreateSubscriptionGroup",
+        True,
+        "Create groups on first use. Set to false to serve only groups that operators create.",
+        hot=True,
     )
-    reject_transaction: bool = option("rejectTransactionMessage", False, "Set it to refuse half messages.", hot=True)
+    reject_transaction: bool = option(
+        "rejectTransactionMessage", False, "Set to true to refuse half messages.", hot=True
+    )
     acl_enable: bool = option(
-        "aclEnable", False, "Check who asks. Not available yet: with `true` the broker does not start."
+        "aclEnable", False, "Check access keys. Not available yet: with `true` the broker does not start."
     )
     start_accept_send: int = option(
-        "startAcceptSendRequestTimeStamp", 0, "Sends are refused before this instant (epoch ms).", min=0, hot=True
+        "startAcceptSendRequestTimeStamp", 0, "Refuse sends before this time (epoch ms).", min=0, hot=True
     )
     config_black_list: str = option(
         "configBlackList",
         "configBlackList;brokerConfigPath",
-        "Keys, apart by semicolons, that nobody may change at run time.",
+        "Keys, separated by semicolons, that cannot be changed at run time.",
     )
     config_path: str = option(
         "brokerConfigPath",
         computed(str, _home_file),
-        "File that a change of settings at run time is written to; the file given with -c, if there is one.",
+        "File that receives run-time changes of settings; the file given with -c, if any.",
     )
 
     # Traces.
-    trace_topic_enable: bool = option("traceTopicEnable", False, "Set it to make the topic for message traces.")
+    trace_topic_enable: bool = option("traceTopicEnable", False, "Set to true to create the topic for message traces.")
     trace_topic_name: str = option("msgTraceTopicName", TRACE_TOPIC, "Topic for message traces.")
-    trace_on: bool = option("traceOn", True, "Clear it to ask producers for no traces.", hot=True)
+    trace_on: bool = option("traceOn", True, "Set to false to tell producers not to trace.", hot=True)
 
     # Pulling.
     long_polling: bool = option(
-        "longPollingEnable", True, "Clear it to hold a pull that finds nothing for a short time only.", hot=True
+        "longPollingEnable",
+        True,
+        "Hold a pull that finds nothing until a message arrives. If false, hold it only for shortPollingTimeMills.",
+        hot=True,
     )
-    lite_pull: bool = option(
-        "litePullMessageEnable", True, "Clear it to refuse the pulls of lite pull consumers.", hot=True
+    lite_pull: bool = option("litePullMessageEnable", True, "Set to false to refuse lite pull consumers.", hot=True)
+    short_polling_ms: int = option(
+        "shortPollingTimeMills", 1000, "How long to hold a pull when longPollingEnable is false.", min=1, hot=True
     )
-    short_polling_ms: int = option("shortPollingTimeMills", 1000, "That short time.", min=1, hot=True)
     enable_property_filter: bool = option("enablePropertyFilter", False, "Allow SQL92 subscriptions.", hot=True)
-    filter_support_retry: bool = option("filterSupportRetry", False, "Filter retried messages, too.", hot=True)
+    filter_support_retry: bool = option("filterSupportRetry", False, "Filter retried messages too.", hot=True)
     calc_filter_bitmap: bool = option(
         "enableCalcFilterBitMap",
         False,
-        "Find out whom a message concerns when it is stored; has an effect with enableConsumeQueueExt only.",
+        "Evaluate SQL92 filters when a message is stored. Needs enableConsumeQueueExt.",
         hot=True,
     )
     filter_consumers: int = option(
         "expectConsumerNumUseFilter",
         32,
-        "Groups that filter one topic by SQL92, as far as bitmaps have room for them without many misses.",
+        "Groups per topic that filter by SQL92 and for which bitmaps are sized.",
         min=1,
         max=100_000,
     )
     filter_error_rate: int = option(
         "maxErrorRateOfBloomFilter",
         20,
-        "Percent of misses of these bitmaps. Bitmaps of another size are not used.",
+        "Accepted error rate of these bitmaps in percent. After a change, existing bitmaps are ignored.",
         min=1,
         max=99,
     )
     filter_data_clean: int = option(
-        "filterDataCleanTimeSpan", 86_400_000, "Filters of groups without members are kept so long.", min=0, hot=True
+        "filterDataCleanTimeSpan",
+        86_400_000,
+        "How long to keep the filters of groups without members.",
+        min=0,
+        hot=True,
     )
     notify_ids_changed: bool = option(
-        "notifyConsumerIdsChangedEnable", True, "Clear it to let groups notice members only every 20 s.", hot=True
+        "notifyConsumerIdsChangedEnable",
+        True,
+        "Tell a group at once when members join or leave. If false, members notice within 20 s.",
+        hot=True,
     )
     disable_slow_consumers: bool = option(
-        "disableConsumeIfConsumerReadSlowly", False, "Stop groups that lag more than the threshold.", hot=True
+        "disableConsumeIfConsumerReadSlowly",
+        False,
+        "Stop serving groups that lag more than consumerFallbehindThreshold.",
+        hot=True,
     )
     consumer_fall_behind: int = option(
-        "consumerFallbehindThreshold", 16 * 1024**3, "That threshold in bytes.", min=1, size=True, hot=True
+        "consumerFallbehindThreshold",
+        16 * 1024**3,
+        "Lag in bytes at which disableConsumeIfConsumerReadSlowly stops a group.",
+        min=1,
+        size=True,
+        hot=True,
     )
     offset_flush_interval: int = option(
-        "flushConsumerOffsetInterval", 5000, "Pause between two savings of consumer offsets.", min=10, hot=True
+        "flushConsumerOffsetInterval", 5000, "Pause between saves of consumer offsets.", min=10, hot=True
     )
     server_side_reset: bool = option(
         "useServerSideResetOffset",
         False,
-        "Reset offsets in the broker, also of groups that are offline, as 5.x does; otherwise by their consumers.",
+        "Reset offsets in the broker, as 5.x does, even for offline groups. If false, consumers do it.",
         hot=True,
     )
     delay_offset_flush_interval: int = option(
         "flushDelayOffsetInterval",
         1000,
-        "Pause between two savings of the progress of delayed messages.",
+        "Pause between saves of the progress of delayed messages.",
         min=10,
         hot=True,
     )
     store_reply_message: bool = option(
-        "storeReplyMessageEnable", True, "Clear it to pass replies on without keeping them.", hot=True
+        "storeReplyMessageEnable", True, "Set to false to pass replies on without storing them.", hot=True
     )
 
     # Timer messages.
     timer_wheel: bool = option(
-        "timerWheelEnable", True, "Clear it to refuse messages with a time of their own. Delay levels are not touched."
+        "timerWheelEnable",
+        True,
+        "Set to false to refuse messages with their own delivery time. Delay levels still work.",
     )
     timer_precision: int = option(
         "timerPrecisionMs",
         1000,
-        "Timers fall due at multiples of it: 100, 200, 500 or 1000, else the next below.",
+        "Timers fire at multiples of this: 100, 200, 500 or 1000; other values are rounded down to one of these.",
         min=1,
     )
     timer_max_delay: int = option(
-        "timerMaxDelaySec", 259_200, "Seconds that a message may be delayed at most.", min=0, hot=True
+        "timerMaxDelaySec", 259_200, "Longest delay of a message, in seconds.", min=0, hot=True
     )
     timer_roll_window: int = option(
         "timerRollWindowSlot",
         172_800,
-        "Timers that wait for more than so many steps of the precision are stored anew, and before fileReservedTime "
-        "takes their first copy.",
+        "Store a timer again if it waits longer than this many steps of the precision, and before fileReservedTime "
+        "deletes its first copy.",
         min=2,
     )
     timer_congest: int = option(
         "timerCongestNumEachSlot",
         2**31 - 1,
-        "Timers that may fall due in one step of the precision. Beyond it some are refused, beyond twice as many all.",
+        "Most timers for one step of the precision. Above it the broker refuses some, above twice as many all.",
         min=1,
     )
     timer_flush_interval: int = option(
-        "timerFlushIntervalMs", 1000, "Pause between two savings of the progress of timers.", min=10
+        "timerFlushIntervalMs", 1000, "Pause between saves of the progress of timers.", min=10
     )
     timer_log_file_size: int = option(
         "mappedFileSizeTimerLog",
         100 * 1024**2,
-        "Bytes per file of the timer log, which is written at a stop, for RocketMQ to read.",
+        "Bytes per file of the timer log, written at shutdown so that RocketMQ can read it.",
         min=1024,
         size=True,
     )
-    recall: bool = option("recallMessageEnable", False, "Let producers recall messages that are not due yet.", hot=True)
+    recall: bool = option("recallMessageEnable", False, "Let producers recall messages that are not yet due.", hot=True)
     recall_with_topic: bool = option(
         "appendTopicForTimerDeleteKey",
         False,
-        "Set it if RocketMQ 5.3 is to take this store over with recalls in it; 5.5 reads what is written otherwise.",
+        "Set to true if RocketMQ 5.3 should take over this store with recalls in it; 5.5 does not need it.",
         hot=True,
     )
     recall_when_not_writable: bool = option(
-        "allowRecallWhenBrokerNotWriteable", True, "Also while brokerPermission keeps messages out.", hot=True
+        "allowRecallWhenBrokerNotWriteable", True, "Allow recalls even while brokerPermission forbids sends.", hot=True
     )
 
     # POP.
     revive_queues: int = option(
-        "reviveQueueNum", 8, "Queues of the topic that remembers what was popped. More never hurt.", min=1, max=256
+        "reviveQueueNum", 8, "Queues of the topic that keeps track of popped messages. More do no harm.", min=1, max=256
     )
     revive_interval: int = option(
         "reviveInterval",
         1000,
-        "Pause between two looks for popped messages that were not acknowledged.",
+        "Pause between checks for popped messages that were not acknowledged.",
         min=10,
         hot=True,
     )
     pop_buffer: int = option(
         "popCkMaxBufferSize",
         200_000,
-        "Pops that are held in memory while it is decided what comes back; what is beyond waits on disk.",
+        "Pops held in memory while the broker decides what to redeliver; the rest wait on disk.",
         min=1,
     )
     max_held_pulls_per_connection: int = option(
@@ -300,97 +337,124 @@ class BrokerConfig:
         hot=True,
     )
     pop_polling: int = option(
-        "popPollingSize", 1024, "Pops of one group that may wait for the same queue.", min=0, hot=True
+        "popPollingSize", 1024, "Most pops of one group waiting for the same queue.", min=0, hot=True
     )
-    pop_polling_total: int = option("maxPopPollingSize", 100_000, "Pops that may wait altogether.", min=0, hot=True)
+    pop_polling_total: int = option("maxPopPollingSize", 100_000, "Most waiting pops in total.", min=0, hot=True)
     pop_from_retry: int = option(
-        "popFromRetryProbability", 20, "Percent of pops that look for retried messages first.", min=0, max=100, hot=True
+        "popFromRetryProbability",
+        20,
+        "Percentage of pops that look for retried messages first.",
+        min=0,
+        max=100,
+        hot=True,
     )
     retry_topic_v2: bool = option(
         "enableRetryTopicV2",
         False,
-        "Call retry topics of POP %RETRY%group+topic in place of %RETRY%group_topic.",
+        "Name POP retry topics %RETRY%group+topic instead of %RETRY%group_topic.",
         hot=True,
     )
     retry_topic_v1_too: bool = option(
-        "retrieveMessageFromPopRetryTopicV1", True, "With that, also pop what is still in the other one.", hot=True
+        "retrieveMessageFromPopRetryTopicV1",
+        True,
+        "With enableRetryTopicV2, also pop what is left in the old retry topics.",
+        hot=True,
     )
     pop_dead_letters: bool = option(
         "popDeadLetterEnable",
         True,
-        "Let a popped message that nobody acknowledges become a dead letter after retryMaxTimes of its group; "
-        "RocketMQ tries it for ever.",
+        "Turn a popped message that is never acknowledged into a dead letter after its group's retryMaxTimes; "
+        "RocketMQ retries it forever.",
         hot=True,
     )
     server_load_balancer: bool = option(
-        "serverLoadBalancerEnable", True, "Clear it to assign all queues to every member that asks.", hot=True
+        "serverLoadBalancerEnable", True, "Set to false to assign all queues to every member.", hot=True
     )
     default_request_mode: MessageRequestMode = option(
         "defaultMessageRequestMode",
         MessageRequestMode.PULL,
-        "How groups consume that let the broker assign queues, unless mqadmin setConsumeMode says otherwise.",
+        "Default mode of groups whose queues the broker assigns; mqadmin setConsumeMode overrides it.",
         hot=True,
     )
     default_pop_share: int = option(
-        "defaultPopShareQueueNum", -1, "Members that share the queues of one in POP mode; -1 shares all.", hot=True
+        "defaultPopShareQueueNum",
+        -1,
+        "In POP mode, how many other members share a member's queues; -1 is all.",
+        hot=True,
     )
 
     # Transactions.
     transaction_timeout: int = option(
-        "transactionTimeOut", 6000, "Age of a half message before its producer is asked about it.", min=0, hot=True
+        "transactionTimeOut", 6000, "Age at which the broker asks the producer about a half message.", min=0, hot=True
     )
     transaction_check_max: int = option(
-        "transactionCheckMax", 15, "How often it is asked before the message is given up.", min=0, hot=True
+        "transactionCheckMax", 15, "How often the broker asks before it gives the message up.", min=0, hot=True
     )
     transaction_check_interval: int = option(
-        "transactionCheckInterval", 60_000, "Pause between two rounds of such questions.", min=10, hot=True
+        "transactionCheckInterval", 60_000, "Pause between rounds of transaction checks.", min=10, hot=True
     )
 
     # Registration.
     register_period: int = option(
         "registerNameServerPeriod",
         30_000,
-        "Pause between registrations; 10000 to 60000, else the nearest of them.",
+        "Pause between registrations; values outside 10000 to 60000 are clamped.",
         hot=True,
     )
-    register_timeout: int = option("registerBrokerTimeoutMills", 6000, "How long a round may take.", min=1, hot=True)
+    register_timeout: int = option(
+        "registerBrokerTimeoutMills", 6000, "Time limit of one registration round.", min=1, hot=True
+    )
     force_register: bool = option(
-        "forceRegister", True, "Clear it to ask first and register only what changed: for very many topics.", hot=True
+        "forceRegister",
+        True,
+        "Register everything each time. Set to false to register only changes, if you have very many topics.",
+        hot=True,
     )
     compressed_register: bool = option("compressedRegister", False, "Compress registrations.", hot=True)
     fetch_namesrv_addr: bool = option(
-        "fetchNamesrvAddrByAddressServer", False, "Look name servers up over HTTP instead of in namesrvAddr."
+        "fetchNamesrvAddrByAddressServer", False, "Look up name servers over HTTP; used only without namesrvAddr."
     )
     address_server_domain: str = option(
-        "rmqAddressServerDomain", "jmenv.tbsite.net", "Host (and port, if not 8080) of that lookup."
+        "rmqAddressServerDomain",
+        "jmenv.tbsite.net",
+        "Host (and port, if not 8080) for the HTTP lookup of name servers.",
     )
-    address_server_subgroup: str = option("rmqAddressServerSubGroup", "nsaddr", "Last part of the path of that lookup.")
+    address_server_subgroup: str = option(
+        "rmqAddressServerSubGroup", "nsaddr", "Last part of the path for the HTTP lookup of name servers."
+    )
 
     # Overload.
     fast_failure: bool = option(
-        "brokerFastFailureEnable", True, "Clear it to serve requests however long they waited.", hot=True
+        "brokerFastFailureEnable",
+        True,
+        "Refuse requests that waited too long. Set to false to serve them however late.",
+        hot=True,
     )
     wait_in_send_queue: int = option(
         "waitTimeMillsInSendQueue",
         200,
-        "A send that waited longer is refused with code 2. Raise it if your producers would rather wait.",
+        "Refuse a send that waited longer, with code 2. Raise it if your producers would rather wait.",
         min=0,
         hot=True,
     )
-    wait_in_pull_queue: int = option("waitTimeMillsInPullQueue", 5000, "The same for a pull or pop.", min=0, hot=True)
+    wait_in_pull_queue: int = option(
+        "waitTimeMillsInPullQueue", 5000, "Refuse a pull or pop that waited longer.", min=0, hot=True
+    )
     wait_in_heartbeat_queue: int = option(
-        "waitTimeMillsInHeartbeatQueue", 31_000, "The same for a heartbeat.", min=0, hot=True
+        "waitTimeMillsInHeartbeatQueue", 31_000, "Refuse a heartbeat that waited longer.", min=0, hot=True
     )
     wait_in_transaction_queue: int = option(
-        "waitTimeMillsInTransactionQueue", 3000, "The same for the end of a transaction.", min=0, hot=True
+        "waitTimeMillsInTransactionQueue", 3000, "Refuse the end of a transaction that waited longer.", min=0, hot=True
     )
-    send_queue_capacity: int = option("sendThreadPoolQueueCapacity", 10_000, "Sends that may wait.", min=1, hot=True)
+    send_queue_capacity: int = option("sendThreadPoolQueueCapacity", 10_000, "Most waiting sends.", min=1, hot=True)
     end_transaction_queue_capacity: int = option(
-        "endTransactionPoolQueueCapacity", 100_000, "Ends of transactions that may wait.", min=1, hot=True
+        "endTransactionPoolQueueCapacity", 100_000, "Most waiting ends of transactions.", min=1, hot=True
     )
 
     # Statistics.
-    enable_detail_stat: bool = option("enableDetailStat", True, "Clear it to count per topic only.", hot=True)
+    enable_detail_stat: bool = option(
+        "enableDetailStat", True, "Set to false to keep statistics per topic only.", hot=True
+    )
     auto_delete_unused_stats: bool = option(
         "autoDeleteUnusedStats", False, "Forget the statistics of deleted topics and groups.", hot=True
     )
@@ -399,7 +463,7 @@ class BrokerConfig:
     drain_seconds: int = option(
         "drainSeconds",
         10,
-        "A stopping broker serves so long those who have not noticed; 0 stops at once.",
+        "How long a stopping broker keeps serving clients that have not noticed; 0 stops at once.",
         min=0,
         hot=True,
     )
@@ -437,7 +501,7 @@ class BrokerServerConfig(ServerConfig):
     listen_port: int = option(
         "listenPort",
         10911,
-        "Port for clients; 0 takes any free one. The port two below serves the same without pulls.",
+        "Port for clients; 0 picks a free one. The port two below serves everything except pulls.",
         min=0,
         max=65534,
     )

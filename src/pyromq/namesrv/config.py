@@ -1,7 +1,7 @@
 """Settings of the name server, under RocketMQ's own keys (docs/spec/namesrv.md 1.4).
 
-Every key of RocketMQ's name server is accepted, so that a `namesrv.properties` of 4.9 or 5.x can be taken over as it
-is. Thread pools and Netty's inner life have no counterpart here: their keys are in `JavaConfig` and change nothing.
+It accepts every key of RocketMQ's name server, so that a `namesrv.properties` of 4.9 or 5.x works unchanged. Thread
+pools and Netty's internals have no counterpart here: their keys are in `JavaConfig` and have no effect.
 """
 
 from __future__ import annotations
@@ -22,88 +22,90 @@ if TYPE_CHECKING:
 
 
 def _home_file(name: str) -> str:
-    # Not Path.home(): that fails for a user without a home, who may still never need this file.
+    # Not Path.home(): it fails for a user without a home, who may never need this file.
     return str(Path(os.path.expanduser("~"), "namesrv", name))  # noqa: PTH111
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamesrvConfig:
-    """What the name server looks at."""
+    """The settings that the name server reads."""
 
     kv_config_path: str = option(
         "kvConfigPath",
         computed(str, lambda: _home_file("kvConfig.json")),
-        "File of the KV config (order topics and what admins store). Put it on a disk that survives the machine.",
+        "File for the KV config (order topics and admins' keys). Put it on a disk that outlives the machine.",
     )
     config_store_path: str = option(
         "configStorePath",
         computed(str, lambda: _home_file("namesrv.properties")),
-        "File that a change of settings at run time is written to; the file given with -c, if there is one.",
+        "File that receives run-time changes of settings; the file given with -c, if any.",
     )
-    product_env_name: str = option(
-        "productEnvName", "center", "Cluster-test mode: name of the production environment to ask for."
-    )
+    product_env_name: str = option("productEnvName", "center", "Cluster-test mode: name of the production environment.")
     product_namesrv_addr: str = option(
         "productNamesrvAddr",
         "",
-        "Cluster-test mode: production name servers as host:port;host:port. Without it they are looked up over HTTP.",
+        "Cluster-test mode: production name servers as host:port;host:port. If empty, they are looked up over HTTP.",
         hot=True,
     )
     namesrv_domain: str = option(
-        "rocketmq.namesrv.domain", "jmenv.tbsite.net", "Cluster-test mode: host (and port, if not 8080) of that lookup."
+        "rocketmq.namesrv.domain",
+        "jmenv.tbsite.net",
+        "Cluster-test mode: host (and port, if not 8080) for that lookup.",
     )
     namesrv_subgroup: str = option(
-        "rocketmq.namesrv.domain.subgroup", "nsaddr", "Cluster-test mode: last part of the path of that lookup."
+        "rocketmq.namesrv.domain.subgroup", "nsaddr", "Cluster-test mode: last part of the path for that lookup."
     )
     cluster_test: bool = option(
-        "clusterTest", False, "Set it on the name server of a test environment that borrows routes from production."
+        "clusterTest",
+        False,
+        "Set to true on the name server of a test environment that borrows routes from production.",
     )
     order_message_enable: bool = option(
         "orderMessageEnable",
         False,
-        "Set it when clients order messages over several brokers by orderTopicConf.",
+        "Set to true if clients order messages across brokers by orderTopicConf.",
         hot=True,
     )
     config_black_list: str = option(
         "configBlackList",
         "configBlackList;configStorePath;kvConfigPath",
-        "Keys, apart by semicolons, that nobody may change at run time.",
+        "Keys, separated by semicolons, that cannot be changed at run time.",
     )
     return_order_topic_config_to_broker: bool = option(
         "returnOrderTopicConfigToBroker",
         True,
-        "Clear it to keep order topics from brokers that register.",
+        "Send order topics to brokers that register. Set to false to withhold them.",
         hot=True,
     )
     scan_not_active_broker_interval: int = option(
         "scanNotActiveBrokerInterval",
         5000,
-        "Milliseconds between two looks for brokers that fell silent. Lower it with short heartbeat timeouts.",
+        "Milliseconds between checks for silent brokers. Lower it if you use short heartbeat timeouts.",
         min=10,
         hot=True,
     )
     support_acting_master: bool = option(
         "supportActingMaster",
         False,
-        "Set it when slaves act for a missing master: routes then show the smallest id as the master.",
+        "Set to true if slaves act for a missing master: routes then show the smallest id as the master.",
         hot=True,
     )
     enable_all_topic_list: bool = option(
-        "enableAllTopicList", True, "Clear it to refuse the list of all topics.", hot=True
+        "enableAllTopicList", True, "Set to false to refuse to list all topics.", hot=True
     )
     enable_topic_list: bool = option(
-        "enableTopicList", True, "Clear it to refuse the lists of a cluster's topics and of unit topics.", hot=True
+        "enableTopicList", True, "Set to false to refuse to list a cluster's topics and unit topics.", hot=True
     )
     notify_min_broker_id_changed: bool = option(
         "notifyMinBrokerIdChanged",
         False,
-        "Set it when slaves act for a missing master and should hear at once that one left or came back.",
+        "Set to true if slaves act for a missing master and should hear at once when it leaves or comes back.",
         hot=True,
     )
     need_wait_for_service: bool = option(
         "needWaitForService",
         False,
-        "Set it to give brokers time to register before the first route is answered after a start.",
+        "Set to true to give brokers time to register after a start, before the first route is answered.",
         hot=True,
     )
     wait_seconds_for_service: int = option(
@@ -112,13 +114,13 @@ class NamesrvConfig:
     delete_topic_with_broker_registration: bool = option(
         "deleteTopicWithBrokerRegistration",
         False,
-        "Set it when brokers always register all of their topics: those they leave out are forgotten.",
+        "Set to true if brokers always register all their topics: topics they leave out are then removed.",
         hot=True,
     )
 
     @property
     def black_list(self) -> frozenset[str]:
-        """Keys that UPDATE_NAMESRV_CONFIG may not touch; four of them always."""
+        """Keys that UPDATE_NAMESRV_CONFIG may not change; four of them always."""
         listed = {key.strip() for key in self.config_black_list.split(";")} - {""}
         return frozenset(listed | {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
@@ -130,19 +132,19 @@ _STOPS_AT_ONCE = "A name server stops at once."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaConfig:
-    """Keys that mean something to RocketMQ's threads and buffers and nothing here; listed with their defaults."""
+    """Keys for RocketMQ's threads and buffers, without effect here; listed with their defaults."""
 
     rocketmq_home: str = option(
         "rocketmqHome",
         computed(str, lambda: os.environ.get("ROCKETMQ_HOME", "")),
-        "Nothing is looked for there; it is kept for tools that ask.",
+        "Nothing reads it; it is kept for tools that ask for it.",
         no_effect=True,
     )
     client_request_threads: int = option("clientRequestThreadPoolNums", 8, _NO_THREADS, no_effect=True)
     client_request_queue: int = option("clientRequestThreadPoolQueueCapacity", 50000, _NO_THREADS, no_effect=True)
     default_threads: int = option("defaultThreadPoolNums", 16, _NO_THREADS, no_effect=True)
     default_queue: int = option("defaultThreadPoolQueueCapacity", 10000, _NO_THREADS, no_effect=True)
-    unregister_queue: int = option("unRegisterBrokerQueueCapacity", 3000, "Brokers leave at once.", no_effect=True)
+    unregister_queue: int = option("unRegisterBrokerQueueCapacity", 3000, "Brokers unregister at once.", no_effect=True)
     controller: bool = option("enableControllerInNamesrv", False, "There is no controller yet.", no_effect=True)
     worker_threads: int = option("serverWorkerThreads", 8, _NO_THREADS, no_effect=True)
     callback_threads: int = option("serverCallbackExecutorThreads", 0, _NO_THREADS, no_effect=True)
@@ -164,7 +166,7 @@ def load_settings(
     sets: Iterable[str] = (),
     arguments: Iterable[str] = (),
 ) -> Settings:
-    """The settings of a name server. With a file, that file also receives the changes made at run time."""
+    """Load the settings of a name server. If there is a file, it also receives run-time changes."""
     settings = Settings.load(*CONFIGS, file=file, environ=environ, sets=sets, arguments=arguments)
     chosen = settings.origin("configStorePath")
     if file is not None and (chosen == "default" or chosen.startswith(f"{file}:")):
@@ -173,7 +175,7 @@ def load_settings(
 
 
 def check_settings(settings: Settings) -> None:
-    """ConfigError for what no name server can be. A start is refused with it, and so is a change at run time."""
+    """Raise ConfigError for settings no name server can have, at a start and for a run-time change."""
     try:
         split_addresses(settings[NamesrvConfig].product_namesrv_addr)
     except ValueError as exc:

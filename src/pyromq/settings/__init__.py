@@ -1,17 +1,17 @@
-"""Settings: each one declared once, read from RocketMQ's properties files, and able to say where it came from.
+"""Settings: each declared once, read from RocketMQ's properties files, and traceable to its source.
 
-A component declares a frozen dataclass whose fields are `option(...)`; everything else is derived from it:
+A component declares a frozen dataclass whose fields are `option(...)`; everything else follows from it:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class GreeterConfig:
-        listen_port: int = option("listenPort", 9876, "Change it when another server has this port.", min=0, max=65535)
+        listen_port: int = option("listenPort", 9876, "Change it if another server uses this port.", min=0, max=65535)
 
     settings = Settings.load(GreeterConfig, file=Path("greeter.conf"), environ=os.environ, sets=["listenPort=0"])
     settings[GreeterConfig].listen_port     # 0, an int for mypy too
     settings.origin("listenPort")           # "--set"
 
-`properties` knows the file format, `options` what one setting is, `loading` how the sources add up, `files` how a file
-is replaced without ever being half written.
+`properties` knows the file format, `options` what a setting is, `loading` how sources combine, `files` how to replace a
+file without ever leaving it half written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small files: replaced so that a reader, or a crash, finds the old content or the new one and nothing between."""
+"""Replace small files atomically: a reader, or a crash, finds either the old content or the new."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Make `data` the content of `path`; what was there before stays as `<path>.bak`, as RocketMQ users know it.
+    """Make `data` the content of `path`; the old content stays as `<path>.bak`, as in RocketMQ.
 
-    Once this returns the new content survives a power failure. The folders above are made. Blocking: it waits
+    Once this returns, the new content survives a power failure. Creates missing folders. Blocking: it waits
     for the disk, so call it in a thread. OSError leaves the old file in place.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -23,7 +23,7 @@ def replace_file(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     if path.exists():
-        # A file that only its owner may read must not become everybody's.
+        # A file that only its owner can read must stay that way.
         shutil.copymode(path, temporary)
         shutil.copy(path, path.with_name(path.name + ".bak"))
     temporary.replace(path)
@@ -31,7 +31,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # The rename itself lives in the folder; without this a power failure may bring the old name back.
+    # The rename is stored in the folder; without this, a power failure may bring the old file back.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -40,7 +40,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def why_not_writable(folder: Path) -> str | None:
-    """Why a file cannot be put into `folder`, which need not exist yet; None when it can."""
+    """Why no file can be written to `folder`, which need not exist yet; None if one can."""
     there = folder
     while not there.exists() and there != there.parent:
         there = there.parent

@@ -1,8 +1,8 @@
-"""A change of settings while a server runs (requests 25 and 318): what it may touch, and what it comes to.
+"""Change settings while a server runs (requests 25 and 318): what may change, and the result.
 
-The `hot` settings are the list of what can change. Everything else (paths, ports, roles, sizes of files, switches of
-security) counts at a start only, so it is changed where a start reads it: nobody should find out weeks later, at the
-next start, what a request had left in the file.
+Only `hot` settings can change. Everything else (paths, ports, roles, file sizes, security switches) is read at a start
+only, so it has to be changed in the file: otherwise a request could leave a surprise there for the next start, weeks
+later.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def changed_by_request(
     check: Callable[[Settings], None],
     file: str,
 ) -> Update:
-    """What a properties text would make of `settings`: all of it, or a BrokerError and none of it.
+    """Apply a properties text to `settings`: all of it, or none of it with a BrokerError.
 
-    `check` is what a start does: ConfigError for settings that no server can have. `file` is where a start reads them.
+    `check` is the check at a start: ConfigError for settings that no server can have. `file` is the settings file.
     """
     try:
         entries = parse(decode(text))
@@ -50,7 +50,7 @@ def changed_by_request(
     try:
         check(update.settings)
     except ConfigError as exc:
-        # A value that a start refuses is called wrong, not sent to the file.
+        # Call a value that a start would refuse wrong, instead of pointing to the file.
         if exc.source == source or not update.at_restart:
             raise ServerError(exc.reason) from exc
     if update.at_restart:
@@ -60,10 +60,10 @@ def changed_by_request(
 
 
 def log_change(update: Update, peer: str) -> None:
-    """Say what changed, once it has."""
+    """Log what changed."""
     for key in update.changed:
         if key in update.without_effect:
-            logger.warning("%s; %s has set it all the same", update.settings.why_no_effect(key), peer)
+            logger.warning("%s; %s set it anyway", update.settings.why_no_effect(key), peer)
         else:
             logger.info("setting %s changed by %s", key, peer)
     if update.ignored:
@@ -71,5 +71,5 @@ def log_change(update: Update, peer: str) -> None:
 
 
 def remark_on(update: Update) -> str | None:
-    """What the answer to such a request has to say: which of the keys change nothing, and why."""
+    """The remark for the answer: which keys have no effect, and why."""
     return "; ".join(map(update.settings.why_no_effect, update.without_effect)) or None

@@ -1,6 +1,6 @@
-"""How the sources of settings add up, and which of them each value came from.
+"""Combine the sources of settings, and remember where each value came from.
 
-Later wins: defaults, the properties file, variables `PYROMQ_<UPPER_SNAKE>`, `--set key=value`, bare `key=value`.
+The last one wins: defaults, the properties file, variables `PYROMQ_<UPPER_SNAKE>`, `--set key=value`, bare `key=value`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HIDDEN = "******"
 
 
 class Assignment(NamedTuple):
-    """A key, the text given for it, and by whom: `broker.conf:12`, `--set`, `environment PYROMQ_LISTEN_PORT`."""
+    """A key, its text, and its source: `broker.conf:12`, `--set`, `environment PYROMQ_LISTEN_PORT`."""
 
     key: str
     text: str
@@ -36,13 +36,13 @@ class Assignment(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What a change of running settings comes to."""
+    """The result of changing running settings."""
 
     settings: Settings
     changed: list[str]  # keys with a new value
-    at_restart: list[str]  # those of them that the running server does not look at again
-    without_effect: list[str]  # those of them that nothing looks at, now or later
-    ignored: list[str]  # keys that nobody knows
+    at_restart: list[str]  # those that the running server does not read again
+    without_effect: list[str]  # those that nothing ever reads
+    ignored: list[str]  # unknown keys
 
 
 def environment_name(key: str) -> str:
@@ -51,7 +51,7 @@ def environment_name(key: str) -> str:
 
 
 def read_file(path: Path) -> list[Assignment]:
-    """The assignments of a properties file. ConfigError when it cannot be read or is malformed."""
+    """The assignments of a properties file. ConfigError if it cannot be read or is malformed."""
     try:
         data = path.read_bytes()
     except OSError as exc:
@@ -61,10 +61,10 @@ def read_file(path: Path) -> list[Assignment]:
 
 
 class Settings:
-    """Several config objects that were loaded together. Immutable: a change makes a new one.
+    """Several config objects loaded together. Immutable: a change makes a new one.
 
     A key that no config declares is kept, listed and written back, since the same file may serve a newer
-    version or another program; `notices` says once which keys these are.
+    version or another program; `notices` lists these keys.
     """
 
     __slots__ = ("_configs", "_sources", "unknown")
@@ -78,7 +78,7 @@ class Settings:
 
     @classmethod
     def of(cls, *configs: object) -> Settings:
-        """Settings made in code. What differs from the default came from `code`."""
+        """Settings made in code. Values that differ from the default have the origin `code`."""
         sources = {
             option.key: "code"
             for config in configs
@@ -96,7 +96,7 @@ class Settings:
         sets: Iterable[str] = (),
         arguments: Iterable[str] = (),
     ) -> Settings:
-        """Read all sources. ConfigError names the source of the first value that is malformed."""
+        """Read all sources. ConfigError names the source of the first malformed value."""
         assignments = read_file(file) if file is not None else []
         assignments += _from_environment(configs, environ or {})
         assignments += _from_arguments(sets, "--set")
@@ -116,11 +116,11 @@ class Settings:
         return self._sources.get(key, DEFAULT)
 
     def value(self, key: str) -> str | None:
-        """The value of a key as text, or None when there is no such key."""
+        """The value of a key as text, or None for an unknown key."""
         return dict(self.items()).get(key)
 
     def items(self, *, reveal: bool = True) -> list[tuple[str, str]]:
-        """Every key with its value as text, the unknown ones included, sorted by key."""
+        """Every key with its value as text, including unknown ones, sorted by key."""
         items = {key: assignment.text for key, assignment in self.unknown.items()}
         for option, value in self._values():
             hidden = option.secret and value and not reveal
@@ -128,7 +128,7 @@ class Settings:
         return sorted(items.items())
 
     def listing(self) -> str:
-        """`key=value  # where from`, a line for each key: what `--print-config` shows."""
+        """A line `key=value  # origin` for each key, for `--print-config`."""
         idle = {option.key for option, _ in self._values() if option.no_effect}
         return "".join(
             f"{line}  # {self.origin(key)}{'; no effect' if key in idle else ''}\n"
@@ -139,7 +139,7 @@ class Settings:
     def notices(self) -> list[str]:
         """A sentence for each key that no config declares, with the known key it resembles most.
 
-        And one for each setting without effect that was given another value than its default.
+        And one for each setting without effect whose value is not the default.
         """
         known = {option.key for option, _ in self._values()}
         unknown = [
@@ -163,11 +163,11 @@ class Settings:
     def updated(self, assignments: Iterable[Assignment]) -> Update:
         """Apply a change to running settings: all of it, or ConfigError and none of it.
 
-        A key that was never heard of is ignored, as RocketMQ does: a typing error must not stay in the file.
+        An unknown key is ignored, as in RocketMQ: a typo must not end up in the file.
         """
         known = dict(self.items())
         shown = dict(self.items(reveal=False))
-        # Whoever sends back what was shown to them must not turn a password into stars.
+        # Sending back a listing must not replace a password by its stars.
         wanted = {
             assignment.key: assignment
             for assignment in assignments
@@ -215,7 +215,7 @@ def _parsed(option: Option, assignment: Assignment) -> Any:
 
 
 def _from_environment(configs: Iterable[type], environ: Mapping[str, str]) -> list[Assignment]:
-    # Only known names are looked up: other variables with our prefix belong to other commands.
+    # Look up known names only: other variables with our prefix belong to other commands.
     names = {option.key: environment_name(option.key) for config in configs for option in options_of(config)}
     return [Assignment(key, environ[name], f"environment {name}") for key, name in names.items() if name in environ]
 
@@ -231,7 +231,7 @@ def _from_arguments(pairs: Iterable[str], source: str) -> list[Assignment]:
 
 
 def resembling(key: str, known: Iterable[str]) -> str:
-    # Compared in one case, since a capital in the wrong place is the commonest mistake.
+    # Compare in lower case: a wrong capital is the most common mistake.
     by_lower = {name.lower(): name for name in known}
     nearest = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.75)
     return f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""

@@ -1,4 +1,4 @@
-"""What one setting is: its key in the file, its default, when to touch it, and which values it takes."""
+"""What a setting is: its key in the file, its default, when to change it, and its allowed values."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _UNITS = {"": 1, "k": KiB, "m": MiB, "g": GiB, "t": 1024 * GiB}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Computed(Generic[T]):
-    """A default that depends on the machine or the user, worked out when a config is made."""
+    """A default that depends on the machine or the user, computed when a config is made."""
 
     kind: type[T]
     value: Callable[[], T]
 
 
 def computed(kind: type[T], value: Callable[[], T]) -> T:
-    """A default that must not be worked out at import time; mypy sees the value it will have."""
+    """A default that must not be computed at import time; mypy sees the type of its value."""
     return cast("T", Computed(kind, value))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One setting, as declared by `option`. `name` is the attribute that carries it."""
+    """One setting, as declared by `option`. `name` is its attribute."""
 
     key: str
     name: str = ""
@@ -53,9 +53,9 @@ class Option:
     secret: bool = False
 
     def parse(self, text: str) -> Any:
-        """The value that `text` stands for. ValueError says in half a sentence what was expected.
+        """Parse `text`. ValueError says what was expected.
 
-        Blanks around it do not count: a blank at the end of a line is the classic invisible mistake, and
+        Surrounding blanks are ignored: a blank at the end of a line is the classic invisible mistake, and
         no setting needs one.
         """
         text = text.strip()
@@ -69,7 +69,7 @@ class Option:
         return value
 
     def text(self, value: Any) -> str:
-        """`value` as it stands in a file."""
+        """`value` as written in a file."""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, enum.Enum):
@@ -78,7 +78,7 @@ class Option:
 
     @property
     def why_no_effect(self) -> str:
-        """Of a setting without effect: a sentence that says so, and why."""
+        """For a setting without effect: a sentence that says so, and why."""
         return f"{self.key} has no effect: {self.doc[0].lower()}{self.doc[1:].rstrip('.')}"
 
     def _parse(self, text: str) -> Any:
@@ -140,10 +140,10 @@ def option(
 ) -> T:
     """A field of a settings dataclass.
 
-    `key` is RocketMQ's name in the properties file and `doc` a sentence on when to touch it. The type of
+    `key` is RocketMQ's name in the properties file and `doc` a sentence on when to change it. The type of
     `default` (bool, int, float, str or an Enum) is the type of the setting; `size` lets a whole number be
-    written as 64k, 64m, 1g. Only a `hot` setting can be changed in a running server, at once; all others count
-    at its start. A setting with `no_effect` is accepted because RocketMQ has it, nothing reads it, and `doc` says why.
+    written as 64k, 64m, 1g. Only a `hot` setting can be changed in a running server; the others are read at its
+    start. A setting with `no_effect` is accepted because RocketMQ has it; nothing reads it, and `doc` says why.
     A `secret` is shown as stars.
     """
     declared = Option(
@@ -165,7 +165,7 @@ def option(
 
 
 def options_of(config: type) -> tuple[Option, ...]:
-    """The options that a settings dataclass declares, in the order of its fields."""
+    """The options of a settings dataclass, in field order."""
     return tuple(
         dataclasses.replace(field.metadata[_METADATA], name=field.name)
         for field in dataclasses.fields(config)
@@ -178,7 +178,7 @@ def _enum_text(member: enum.Enum) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    # A variable of the environment that is not UTF-8 arrives as lone surrogates, which no file can hold.
+    # An environment variable that is not UTF-8 arrives as lone surrogates, which no file can hold.
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,13 +1,13 @@
-r"""Java's properties format, the one that `broker.conf` and `namesrv.properties` are written in.
+r"""Java's properties format, used by `broker.conf` and `namesrv.properties`.
 
     # a comment, and so is a line that starts with !
-    listenPort = 9876              key and value stand apart by '=', ':' or blanks
+    listenPort = 9876              '=', ':' or blanks separate key and value
     brokerIP1: 192.0.2.1
     namesrvAddr=192.0.2.1:9876;\   a backslash at the end joins the next line, without its indent
         192.0.2.2:9876
-    greeting=gr\u00fc\u00df dich   \uXXXX, \t \n \r \f; before anything else the backslash vanishes
+    greeting=gr\u00fc\u00df dich   \uXXXX, \t \n \r \f; before any other character the backslash is dropped
 
-Blanks after a value belong to it, as in Java. Reading is linear in the size of the text, whatever it holds.
+Blanks after a value belong to it, as in Java. Reading takes linear time, whatever the text holds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BLANKS = " \t\f"
 
-# Java ends lines here only; str.splitlines would also break at U+2028 and its kin.
+# Java ends lines only here; str.splitlines would also break at U+2028 and the like.
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _KEY_AND_VALUE = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -32,7 +32,7 @@ _KEY_ESCAPES = _VALUE_ESCAPES | str.maketrans({char: "\\" + char for char in "=:
 
 
 class Property(NamedTuple):
-    """One entry of a file. `line` is where its key stands, counted from 1."""
+    """One entry of a file. `line` is the line of its key, counted from 1."""
 
     key: str
     value: str
@@ -40,7 +40,7 @@ class Property(NamedTuple):
 
 
 def decode(data: bytes) -> str:
-    """The text of a file: UTF-8, or Latin-1 (Java's own choice for these files) when it is not that."""
+    """Decode a file: UTF-8, or else Latin-1, Java's own choice for these files."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -48,7 +48,7 @@ def decode(data: bytes) -> str:
 
 
 def parse(text: str, source: str = "") -> list[Property]:
-    """Every entry in the order of the text, also those that a later one with the same key overrides."""
+    """Every entry in the order of the text, including those that a later one overrides."""
     entries = []
     for number, line in _logical_lines(text):
         parts = _KEY_AND_VALUE.fullmatch(line)
@@ -87,7 +87,7 @@ def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(_unescaped, text)
-    # Java writes characters beyond the first plane as two escapes; together they are one character of ours.
+    # Java writes characters beyond the first plane as two escapes; together they make one character.
     try:
         return plain.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""A small file that follows a value in memory: KV config and settings changed at run time."""
+"""A small file that follows a value in memory: the KV config, and settings changed at run time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class SavedFile:
-    """Replaces the file with each content it is given, in a thread. The newest content wins, whoever is cancelled."""
+    """Replaces the file with each new content, in a thread. The newest content wins, even if a caller is cancelled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,7 +27,7 @@ class SavedFile:
         self._writing = threading.Lock()
 
     async def save(self, content: bytes) -> None:
-        """Return once the content survives a power failure. NotSaved leaves the file as it was."""
+        """Returns once the content survives a power failure. NotSaved leaves the file unchanged."""
         self._given += 1
         await asyncio.to_thread(self._write, self._given, content)
 

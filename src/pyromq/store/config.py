@@ -31,18 +31,18 @@ class StoreConfig:
     """Everything a store can be told."""
 
     # Where and how large. Sizes are fixed once a store exists: file names are offsets.
-    root: str = option("storePathRootDir", computed(str, _home_store), "Folder of the whole store.")
+    root: str = option("storePathRootDir", computed(str, _home_store), "Root folder of the store.")
     commit_log_paths: str = option(
         "storePathCommitLog", "", "Folders of the commit log, separated by commas; empty means `commitlog` in the root."
     )
     consume_queue_path: str = option(
-        "storePathConsumeQueue", "", "May only say what is so: `consumequeue` in the root. RocketMQ ignores it."
+        "storePathConsumeQueue", "", "Must be `consumequeue` in the root, or empty. RocketMQ ignores it."
     )
-    index_path: str = option("storePathIndex", "", "May only say what is so: `index` in the root. RocketMQ ignores it.")
+    index_path: str = option("storePathIndex", "", "Must be `index` in the root, or empty. RocketMQ ignores it.")
     checkpoint_path: str = option(
-        "storeCheckpoint", "", "May only say what is so: `checkpoint` in the root. RocketMQ ignores it."
+        "storeCheckpoint", "", "Must be `checkpoint` in the root, or empty. RocketMQ ignores it."
     )
-    abort_path: str = option("abortFile", "", "May only say what is so: `abort` in the root. RocketMQ ignores it.")
+    abort_path: str = option("abortFile", "", "Must be `abort` in the root, or empty. RocketMQ ignores it.")
     commit_log_file_size: int = option(
         "mappedFileSizeCommitLog", 1 * GiB, "Bytes per commit log file. Fixed once a store exists.", min=128, size=True
     )
@@ -56,7 +56,7 @@ class StoreConfig:
     consume_queue_ext: bool = option(
         "enableConsumeQueueExt",
         False,
-        "Keep filter bitmaps beside the queues, of messages that enableCalcFilterBitMap makes them for.",
+        "Keep the filter bitmaps that enableCalcFilterBitMap computes beside the queues.",
     )
     consume_queue_ext_file_size: int = option(
         "mappedFileSizeConsumeQueueExt", 48 * MiB, "Bytes per file of filter bitmaps.", min=64, size=True
@@ -76,7 +76,7 @@ class StoreConfig:
     compatible_49: bool = option(
         "storeCompatible49",
         False,
-        "Refuse what a 4.9 broker cannot read back: records of version 2, which long retry topics need.",
+        "Refuse records a 4.9 broker cannot read: those of version 2, which long retry topics need.",
     )
 
     # When it is on disk.
@@ -87,31 +87,33 @@ class StoreConfig:
     )
     flush_interval: int = option("flushIntervalCommitLog", 500, "Pause between asynchronous flushes.", min=1)
     flush_least_pages: int = option(
-        "flushCommitLogLeastPages", 4, "An asynchronous flush waits for so many dirty pages of 4 KiB.", min=0
+        "flushCommitLogLeastPages", 4, "Dirty pages of 4 KiB that an asynchronous flush waits for.", min=0
     )
     flush_thorough_interval: int = option(
-        "flushCommitLogThoroughInterval", 10_000, "After so long everything is flushed, however little it is.", min=1
+        "flushCommitLogThoroughInterval", 10_000, "Flush everything after this time, however little it is.", min=1
     )
     sync_flush_timeout: int = option(
-        "syncFlushTimeout", 5000, "SYNC_FLUSH: a producer waits no longer; its message is stored all the same.", min=1
+        "syncFlushTimeout", 5000, "SYNC_FLUSH: longest wait of a producer; its message is stored anyway.", min=1
     )
     queue_flush_interval: int = option("flushIntervalConsumeQueue", 1000, "Pause between flushes of queues.", min=1)
     queue_flush_least_pages: int = option(
-        "flushConsumeQueueLeastPages", 2, "A flush of queues leaves those with fewer dirty pages for later.", min=0
+        "flushConsumeQueueLeastPages", 2, "Dirty pages of 4 KiB from which a queue is flushed.", min=0
     )
     queue_flush_thorough_interval: int = option(
         "flushConsumeQueueThoroughInterval",
         60_000,
-        "After so long all queues, the index and the checkpoint are flushed; a crash replays what came since.",
+        "Flush all queues, the index and the checkpoint after this time; a crash replays what came since.",
         min=1,
     )
 
     # Index.
-    index: bool = option("messageIndexEnable", True, "Index messages by key, so that they can be looked up.")
-    index_safe: bool = option("messageIndexSafe", False, "After a crash start no later than the index was flushed.")
-    max_query: int = option("maxMsgsNumBatch", 64, "Messages that one look-up by key may return.", min=1, hot=True)
+    index: bool = option("messageIndexEnable", True, "Index messages by key, so that clients can look them up.")
+    index_safe: bool = option(
+        "messageIndexSafe", False, "After a crash, recover from no later than the last flush of the index."
+    )
+    max_query: int = option("maxMsgsNumBatch", 64, "Most messages returned by a look-up by key.", min=1, hot=True)
     default_query: int = option(
-        "defaultQueryMaxNum", 32, "Messages that a look-up by unique key returns.", min=1, hot=True
+        "defaultQueryMaxNum", 32, "Most messages returned by a look-up by unique key.", min=1, hot=True
     )
 
     # Reading.
@@ -130,7 +132,7 @@ class StoreConfig:
     memory_ratio: int = option(
         "accessMessageInMemoryMaxRatio",
         40,
-        "Percent of the machine's memory behind the end of the log that counts as recent.",
+        "Messages count as recent within this percentage of the machine's memory from the end of the log.",
         min=0,
         max=100,
         hot=True,
@@ -138,16 +140,16 @@ class StoreConfig:
     delay_levels: str = option(
         "messageDelayLevel",
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
-        "The delays that messages can ask for by level, the first being level 1.",
+        "Delays that messages can choose by level, starting with level 1.",
     )
 
     # Clean-up.
-    reserved_hours: int = option("fileReservedTime", 72, "Hours that commit log files are kept.", min=0, hot=True)
+    reserved_hours: int = option("fileReservedTime", 72, "Hours to keep commit log files.", min=0, hot=True)
     delete_when: str = option("deleteWhen", "04", "Hours of the day for clean-up, separated by semicolons.", hot=True)
     disk_max_used: int = option(
         "diskMaxUsedSpaceRatio",
         75,
-        "Percent of disk use from which expired files go at any hour.",
+        "Disk use in percent from which expired files are deleted at any hour.",
         min=10,
         max=95,
         hot=True,
@@ -155,7 +157,7 @@ class StoreConfig:
     disk_warning: int = option(
         "diskSpaceWarningLevelRatio",
         90,
-        "Percent of disk use from which nothing more is stored.",
+        "Disk use in percent from which the store refuses messages.",
         min=1,
         max=99,
         hot=True,
@@ -163,7 +165,7 @@ class StoreConfig:
     disk_clean_forcibly: int = option(
         "diskSpaceCleanForciblyRatio",
         85,
-        "Percent of disk use from which files go before their time, and below which storing goes on.",
+        "Disk use in percent from which files are deleted early, and below which a full store accepts messages again.",
         min=1,
         max=99,
         hot=True,
@@ -171,18 +173,18 @@ class StoreConfig:
     clean_forcibly: bool = option(
         "cleanFileForciblyEnable",
         True,
-        "Allow deleting files before their time when the disk is nearly full.",
+        "Allow deleting unexpired files when the disk is nearly full.",
         hot=True,
     )
     clean_interval: int = option("cleanResourceInterval", 10_000, "Pause between clean-up rounds.", min=1)
-    delete_interval: int = option("deleteCommitLogFilesInterval", 100, "Pause between two deleted log files.", min=0)
+    delete_interval: int = option("deleteCommitLogFilesInterval", 100, "Pause between deletions of log files.", min=0)
     delete_queue_interval: int = option(
-        "deleteConsumeQueueFilesInterval", 100, "Pause between two deleted files of queues or the index.", min=0
+        "deleteConsumeQueueFilesInterval", 100, "Pause between deletions of queue and index files.", min=0
     )
-    delete_batch: int = option("deleteFileBatchMax", 10, "Commit log files that one round may delete.", min=1)
+    delete_batch: int = option("deleteFileBatchMax", 10, "Most commit log files deleted per round.", min=1)
 
     # Recovery.
-    check_crc_on_recover: bool = option("checkCRCOnRecover", True, "Check bodies while the log is recovered.")
+    check_crc_on_recover: bool = option("checkCRCOnRecover", True, "Check the CRC of bodies during recovery.")
 
     @property
     def commit_log_folders(self) -> tuple[Path, ...]:

@@ -40,7 +40,7 @@ async def test_who_fails_does_not_keep_the_others_from_being_asked():
     assert [name for name, _ in failure.failures] == ["a", "c"]
     assert failure.partial == ["what b said"]
     assert failure.code == NoPermission.code
-    assert str(failure) == "change it: failed at 2 of 3: a: a: no (code 16); c: c: no (code 16)"
+    assert str(failure) == "change it: failed on 2 of 3: a: a: no (code 16); c: c: no (code 16)"
 
 
 async def test_the_failure_of_the_only_one_is_raised_as_it_is():
