@@ -1,7 +1,7 @@
 """The name server: which broker serves which topic, and who is alive. It knows nothing of messages.
 
-`routes` holds the tables and the rules that change them, `views` what is read from them, `processors` the request
-codes, `server` puts them on the network.
+`routes` holds the tables and the rules that change them, `views` reads them, `processors` serves the request codes,
+`server` puts it all on the network.
 """
 
 from __future__ import annotations

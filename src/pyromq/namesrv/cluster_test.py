@@ -1,7 +1,7 @@
-"""Cluster-test mode: a name server of a test environment that borrows the routes it lacks from production.
+"""Cluster-test mode: a test environment's name server borrows the routes it lacks from production.
 
-Only GET_ROUTEINFO_BY_TOPIC differs: what the own tables do not know is asked of the production name servers, whose
-addresses stand in `productNamesrvAddr` or are looked up over HTTP, as RocketMQ's clients do (docs/spec/namesrv.md 6).
+Only GET_ROUTEINFO_BY_TOPIC differs: if its own tables do not know a topic, it asks the production name servers. Their
+addresses are in `productNamesrvAddr` or are looked up over HTTP, as RocketMQ's clients do (docs/spec/namesrv.md 6).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ logger = logging.getLogger(__name__)
 
 _ASK_TIMEOUT = 3.0
 _REFRESH_MS = 120_000
-_RETRY_MS = 10_000  # after a lookup that failed
+_RETRY_MS = 10_000  # after a failed lookup
 
 
 class BorrowedRoutes:
-    """Answers 105 from the own tables first, then from production."""
+    """Answers 105 from its own tables first, then from production."""
 
     def __init__(
         self, answers: RouteAnswers, settings: LiveSettings, client: RemotingClient, clock: Callable[[], int]
@@ -63,9 +63,9 @@ class BorrowedRoutes:
             reply = await self._upstream.invoke(question, _ASK_TIMEOUT)
             if reply.code != ResponseCode.SUCCESS:
                 raise broker_error(reply.code, reply.remark)
-            # Read and written anew, so that what an old server writes in its own dialect reaches clients in ours.
+            # Decode and encode it again, so that an old server's dialect reaches clients as ours.
             return request.reply(body=TopicRouteData.decode(reply.body_bytes).encode())
-        except (PyroMQError, ValueError) as exc:  # ValueError: a list of addresses that is none
+        except (PyroMQError, ValueError) as exc:  # ValueError: a malformed list of addresses
             if not isinstance(exc, TopicNotFound):
                 logger.warning("route of %s not borrowed from production: %s", topic, exc)
             raise not_found(topic) from exc

@@ -1,9 +1,9 @@
-"""KV config: what admins store on the name server by namespace and key, and the file that keeps it.
+"""KV config: values that admins store on the name server by namespace and key, and their file.
 
     {"configTable":{"ORDER_TOPIC_CONFIG":{"orders":"rack1:8"},"ns2":{"k":"v"}}}
 
-The only namespace with a meaning is ORDER_TOPIC_CONFIG: brokers get all of it when they register, and a route its
-topic's value (docs/spec/namesrv.md 5).
+The only namespace with a meaning is ORDER_TOPIC_CONFIG: brokers get all of it when they register, and a route carries
+its topic's value (docs/spec/namesrv.md 5).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 class KVConfig:
-    """The table alone. Namespaces outlive their last key, as in RocketMQ."""
+    """The table in memory. Namespaces outlive their last key, as in RocketMQ."""
 
     def __init__(self) -> None:
         self._namespaces: dict[str, dict[str, str]] = {}
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
-        """Set a key; without a value only the namespace comes to be."""
+        """Set a key; without a value, only create the namespace."""
         keys = self._namespaces.setdefault(namespace, {})
         if value is not None:
             keys[key] = value
@@ -39,21 +39,21 @@ class KVConfig:
         self._namespaces.get(namespace, {}).pop(key, None)
 
     def copy(self) -> KVConfig:
-        """Another table with the same content."""
+        """A copy of the table."""
         copy = KVConfig()
         copy._namespaces = {namespace: dict(keys) for namespace, keys in self._namespaces.items()}
         return copy
 
     def take(self, other: KVConfig) -> None:
-        """Become what `other` is."""
+        """Replace the content by that of `other`."""
         self._namespaces = other._namespaces
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """All keys of a namespace, or None when it was never used."""
+        """All keys of a namespace, or None if it was never used."""
         return self._namespaces.get(namespace)
 
     def lines(self) -> list[str]:
-        """All of it, a line for each key: what the log gets now and then."""
+        """One line per key, for the log."""
         return [
             f"KV config namespace={namespace} key={key} value={value}"
             for namespace, keys in self._namespaces.items()
@@ -67,7 +67,7 @@ class KVConfig:
 
     @classmethod
     def decode(cls, data: bytes, source: str) -> KVConfig:
-        """The table that a file holds; an empty file holds none. ConfigError when it is something else."""
+        """Parse a file; an empty one gives an empty table. ConfigError for any other content."""
         config = cls()
         if not data.strip():
             return config
@@ -84,7 +84,7 @@ class KVConfig:
 
 
 def load_kv_config(path: Path) -> KVConfig:
-    """The table in a file, empty when there is no such file. ConfigError when it cannot be read."""
+    """Load the table from a file; empty if there is no file. ConfigError if it cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

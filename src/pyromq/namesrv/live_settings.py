@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class LiveSettings:
-    """Settings that can be exchanged. Read `config` anew each time."""
+    """Settings that can change at run time. Read `config` afresh each time."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.config = settings[NamesrvConfig]
-        # Fixed at the start, so that nobody can empty the list first and change the rest then.
+        # Fixed at the start, so that a request cannot empty the list first and then change the rest.
         self._black_list = self.config.black_list
 
     def reload_log_levels(self) -> None:
-        """Take over the levels that the file of the settings names now. ConfigError if it is malformed."""
+        """Apply the log levels that the settings file names now. ConfigError if it is malformed."""
         before = self.settings[LogConfig]
         self.settings = with_levels_of(Path(self.config.config_store_path), self.settings)
         apply_log_levels(self.settings[LogConfig], before)
 
     def planned(self, text: bytes, peer: str) -> Update:
-        """What a properties text would change: all of it, or a BrokerError and none of it."""
+        """Plan the changes of a properties text: all of them, or none with a BrokerError."""
         return changed_by_request(
             self.settings,
             text,
@@ -42,7 +42,7 @@ class LiveSettings:
         )
 
     def apply(self, update: Update, peer: str) -> None:
-        """Let a planned change, the first since it was planned, take effect."""
+        """Apply a planned change; nothing else may have changed since it was planned."""
         if any(key.startswith(LOG_LEVEL) for key in update.changed):
             apply_log_levels(update.settings[LogConfig], self.settings[LogConfig])
         self.settings = update.settings

@@ -1,7 +1,7 @@
-"""NOTIFY_MIN_BROKER_ID_CHANGE: telling the brokers of a group that another of them has the smallest id now.
+"""NOTIFY_MIN_BROKER_ID_CHANGE: tell the brokers of a group that another one now has the smallest id.
 
-It goes to the registered addresses over connections that the name server opens, not over those that the brokers
-registered on (docs/spec/namesrv.md 4.8).
+The name server opens connections to the registered addresses for this; it does not use those that brokers registered
+over (docs/spec/namesrv.md 4.8).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SEND_TIMEOUT = 0.3
-# News that nobody could be told for so long have been overtaken by the brokers' own heartbeats.
+# After this long the brokers' own heartbeats have overtaken the news.
 _MOST_WAITING = 1000
 
 
 class BrokerNotices:
-    """News waiting to be told. `post` never waits; `run` tells them, one after the other, until it is cancelled."""
+    """News waiting to be delivered. `post` never waits; `run` delivers them one by one until cancelled."""
 
     def __init__(self, client: RemotingClient, settings: LiveSettings) -> None:
         self._client = client
@@ -39,14 +39,16 @@ class BrokerNotices:
         self._waiting: asyncio.Queue[MinBrokerChange] = asyncio.Queue(_MOST_WAITING)
 
     def post(self, changes: Iterable[MinBrokerChange]) -> None:
-        """Take the news, if the settings want them told."""
+        """Queue the news, if the settings ask for them."""
         if not self._settings.config.notify_min_broker_id_changed:
             return
         for change in changes:
             try:
                 self._waiting.put_nowait(change)
             except asyncio.QueueFull:
-                logger.warning("too many changes of the smallest broker id at once; brokers are not told of %s", change)
+                logger.warning(
+                    "too many changes of the smallest broker id at once; brokers are not notified of %s", change
+                )
 
     async def run(self) -> None:
         while True:
@@ -65,4 +67,4 @@ class BrokerNotices:
             await self._client.oneway(address, request, _SEND_TIMEOUT)
         except PyroMQError as exc:
             # The broker asks for its group every few seconds anyway; this only makes it faster.
-            logger.warning("broker not told of the new smallest broker id: %s", exc)
+            logger.warning("broker not notified of the new smallest broker id: %s", exc)

@@ -1,7 +1,7 @@
-"""The requests that a name server serves: each code is one entry of a table and one short function.
+"""The requests of a name server: each code is one entry in a table and one short function.
 
-Every class here takes only what its requests need. A function reads the header, lets `routes`, `views` or the KV
-config decide, and makes the reply; an error it raises becomes the answer (docs/spec/namesrv.md 3).
+Every class takes only what its requests need. A function reads the header, lets `routes`, `views` or the KV config
+decide, and makes the reply; an error it raises becomes the answer (docs/spec/namesrv.md 3).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerProcessors:
-    """What brokers say: here I am, I am still here, I leave. `tell` receives the news for other brokers."""
+    """Requests of brokers: register, heartbeat, unregister. `tell` receives the news for other brokers."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class BrokerProcessors:
 
 
 class TopicProcessors:
-    """What admins and clients ask of the tables, and the little that admins change in them."""
+    """Queries of admins and clients, and the few changes that admins make."""
 
     def __init__(self, tables: RouteTables, settings: LiveSettings) -> None:
         self._tables = tables
@@ -183,13 +183,13 @@ class TopicProcessors:
     def wipe_write_perm(self, connection: Connection, request: Command) -> Command:
         broker_name = request.header(WipeWritePerm).broker_name
         count = self._tables.wipe_write_perm(broker_name)
-        logger.info("write permission taken from broker %s by %s topics=%d", broker_name, connection.peer, count)
+        logger.info("write permission removed from broker %s by %s topics=%d", broker_name, connection.peer, count)
         return request.reply(header=WipeWritePermReply(count))
 
     def add_write_perm(self, connection: Connection, request: Command) -> Command:
         broker_name = request.header(WipeWritePerm).broker_name
         count = self._tables.add_write_perm(broker_name)
-        logger.info("write permission given to broker %s by %s topics=%d", broker_name, connection.peer, count)
+        logger.info("write permission restored to broker %s by %s topics=%d", broker_name, connection.peer, count)
         return request.reply(header=AddWritePermReply(count))
 
     def delete_topic(self, connection: Connection, request: Command) -> Command:
@@ -220,9 +220,9 @@ class TopicProcessors:
 
 
 class KVConfigProcessors:
-    """KV config. A change is in its file before it takes effect and `changed` is called.
+    """KV config. A change is saved before it takes effect and `changed` is called.
 
-    One that cannot be saved is refused.
+    A change that cannot be saved is refused.
     """
 
     def __init__(self, config: KVConfig, file: SavedFile, changed: Callable[[], None]) -> None:
@@ -275,7 +275,7 @@ class KVConfigProcessors:
         return request.reply(body=KVTable(table=dict(keys)).encode())
 
     async def _change(self, change: Callable[[KVConfig], None]) -> None:
-        """Make a change, one after the other. NotSaved leaves everything as it was."""
+        """Make one change at a time. NotSaved leaves everything unchanged."""
         async with self._turn:
             changed = self._config.copy()
             change(changed)
@@ -285,7 +285,7 @@ class KVConfigProcessors:
 
 
 class SettingsProcessors:
-    """The server's own settings. A change is in the properties file before it takes effect, or it is refused."""
+    """The server's own settings. A change is saved in the properties file before it takes effect, or refused."""
 
     def __init__(self, settings: LiveSettings, file: SavedFile, changed: Callable[[], None]) -> None:
         self._settings = settings

@@ -1,8 +1,8 @@
-"""GET_ROUTEINFO_BY_TOPIC: the one request that every client sends again and again.
+"""GET_ROUTEINFO_BY_TOPIC: the one request that every client keeps sending.
 
-A route changes when a broker comes, goes or changes its topics, and is asked for thousands of times in between; so
-its encoded body is kept until the tables move on. `answer` is the way with kept bodies, `answer_plainly` the way
-without; they give the same replies.
+A route changes when a broker comes, goes or changes its topics, and clients ask for it thousands of times in between;
+so its encoded body is cached until the tables change. `answer` is the fast path with cached bodies, `answer_plainly`
+the general one without; they give the same replies.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RouteAnswers:
         self._clock = clock
         self._started = clock()
         self._bodies: dict[str, bytes] = {}
-        self._revision = tables.revision  # of the tables that the kept bodies were made from
+        self._revision = tables.revision  # of the tables that the cached bodies were made from
 
     def answer(self, connection: Connection, request: Command) -> Command:
         """The processor of 105."""
@@ -54,11 +54,11 @@ class RouteAnswers:
         return self.answer_plainly(request)
 
     def forget(self) -> None:
-        """Drop the kept bodies: KV config or settings have changed. Changes of the tables are noticed by themselves."""
+        """Drop the cached bodies because KV config or settings changed. Changes of the tables need no call."""
         self._bodies.clear()
 
     def answer_plainly(self, request: Command) -> Command:
-        """As `answer`, from the tables. TopicNotFound when nobody serves the topic."""
+        """Like `answer`, straight from the tables. TopicNotFound if nobody serves the topic."""
         config = self._settings.config
         waited = self._clock() - self._started
         if config.need_wait_for_service and waited < config.wait_seconds_for_service * 1000:
@@ -73,7 +73,7 @@ class RouteAnswers:
         return request.reply(body=body)
 
     def body(self, topic: str, zone: str | None = None) -> bytes | None:
-        """The encoded route, made anew."""
+        """The encoded route, without the cache."""
         config = self._settings.config
         wants_order = config.order_message_enable or config.cluster_test
         found = views.route(
@@ -93,8 +93,8 @@ class RouteAnswers:
 
 
 def not_found(topic: str) -> TopicNotFound:
-    """Clients act on the code alone; the first line is what people search for."""
+    """Clients act on the code alone; people search for the first line."""
     return TopicNotFound(
         f"No topic route info in name server for the topic: {topic}\n"
-        "Create the topic, or look whether the brokers that have it are registered here."
+        "Create the topic, or check that its brokers are registered here."
     )

@@ -1,14 +1,15 @@
-"""Which broker serves which topic, and who is alive: the five tables and the rules that change them.
+"""Which broker serves which topic, and which brokers are alive: five tables and the rules that change them.
 
-    topics      topic -> broker name -> QueueData       what a producer or consumer asks for
+    topics      topic -> broker name -> QueueData       what producers and consumers ask for
     brokers     broker name -> BrokerGroup              a master (id 0) and its slaves, each with its address
     clusters    cluster -> broker names
-    live        address -> LiveBroker                   since when we have not heard of it, and over which connection
+    live        address -> LiveBroker                   when we last heard from it, and over which connection
     filters     address -> filter server addresses
 
 No clock, no loop, no socket: the time in milliseconds is an argument, a connection is any hashable object, and what
-must happen outside (connections to close, brokers to tell) is returned. Every method is one synchronous stretch, so
-a reader never sees half of a change. docs/spec/namesrv.md 4 numbers the steps; what only reads is in `views`.
+must happen outside (connections to close, brokers to notify) is returned. Every method is one synchronous stretch, so
+a reader never sees half of a change. docs/spec/namesrv.md 4 numbers the steps; `views` has the functions that only
+read.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 
 MASTER_ID = 0
 
-# A broker that has not been heard of for this long is gone, unless its registration named another time.
+# A broker that is silent for this long is gone, unless its registration named another time.
 BROKER_EXPIRES_MS = 120_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a broker says of itself in REGISTER_BROKER."""
+    """A broker's registration (REGISTER_BROKER)."""
 
     cluster: str
     broker_name: str
@@ -43,7 +44,7 @@ class Registration:
     ha_address: str
     data_version: DataVersion = field(default_factory=DataVersion)
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
-    filter_servers: list[str] | None = None  # None leaves what is known, an empty list removes it
+    filter_servers: list[str] | None = None  # None keeps what is known, an empty list removes it
     heartbeat_timeout_ms: int | None = None
     enable_acting_master: bool | None = None  # None: a broker older than 5.0
     zone: str | None = None
@@ -66,7 +67,7 @@ class BrokerGroup:
 
 @dataclass(slots=True)
 class LiveBroker:
-    """When and how we last heard of a broker. `connection` is the one that its registration came over."""
+    """When and how we last heard from a broker. `connection` carried its registration."""
 
     last_update: int
     timeout: int
@@ -76,17 +77,17 @@ class LiveBroker:
 
 
 class MinBrokerChange(NamedTuple):
-    """News for the brokers of a group: another one has the smallest id now, which may act for a missing master."""
+    """News for the brokers of a group: another one now has the smallest id and may act for a missing master."""
 
     recipients: list[str]
     min_broker_id: int
     min_broker_address: str
     offline_address: str | None = None  # who left
-    ha_address: str | None = None  # where the one that joined serves replication
+    ha_address: str | None = None  # where the new one serves replication
 
 
 class Registered(NamedTuple):
-    """What a registration came to. The addresses are set for a slave whose master is alive."""
+    """The result of a registration. The addresses are set for a slave whose master is alive."""
 
     master_address: str | None = None
     master_ha_address: str | None = None
@@ -94,7 +95,7 @@ class Registered(NamedTuple):
 
 
 class Departed(NamedTuple):
-    """Brokers that are gone: their addresses, the connections to close, and whom to tell."""
+    """Brokers that are gone: their addresses, the connections to close, and whom to notify."""
 
     addresses: list[str]
     connections: list[Hashable]
@@ -102,7 +103,7 @@ class Departed(NamedTuple):
 
 
 class RouteTables:
-    """The state of a name server. `revision` moves whenever a route may look different from before."""
+    """The state of a name server. `revision` changes whenever a route may have changed."""
 
     def __init__(self) -> None:
         self.topics: dict[str, dict[str, QueueData]] = {}
@@ -117,7 +118,7 @@ class RouteTables:
     def register(
         self, registration: Registration, connection: Hashable, now: int, *, drop_absent_topics: bool = False
     ) -> Registered:
-        """Take over what a broker says of itself. The numbered steps are those of the specification."""
+        """Apply a broker's registration. The numbered steps are those of the specification."""
         address, broker_id = registration.address, registration.broker_id
         group, first = self._join_group(registration)  # 1, 2
         previous_min = min(group.addresses, default=MASTER_ID)
@@ -160,13 +161,13 @@ class RouteTables:
         return group, first
 
     def _forget_other_ids(self, group: BrokerGroup, address: str, broker_id: int) -> None:
-        # A slave that was promoted comes back with id 0 and must not stay in the route as a slave too.
+        # A promoted slave comes back with id 0 and must not stay in the route as a slave too.
         for other_id in [key for key, value in group.addresses.items() if value == address and key != broker_id]:
             del group.addresses[other_id]
             self.revision += 1
 
     def _is_outdated(self, group: BrokerGroup, registration: Registration) -> bool:
-        # Two brokers claim one id. The one elected later has the larger state version and keeps the place.
+        # Two brokers claim one id. The one elected later has the larger state version and wins.
         holder = group.addresses.get(registration.broker_id)
         if holder is None or holder == registration.address:
             return False
@@ -185,7 +186,7 @@ class RouteTables:
         )
 
     def _set_topics(self, group: BrokerGroup, registration: Registration) -> None:
-        # Topics that the body does not name stay: a broker may announce a single new topic by itself.
+        # Topics that the body does not name stay: a broker may announce a single new topic.
         mask = ~0
         if self._is_prime_slave(group, registration) and group.enable_acting_master:
             mask = ~PERM_WRITE
@@ -232,17 +233,17 @@ class RouteTables:
     # Signs of life (4.4)
 
     def data_version(self, address: str) -> DataVersion | None:
-        """What the broker at `address` registered last, or None when it is not alive."""
+        """The last registration of the broker at `address`, or None if it is not alive."""
         live = self.live.get(address)
         return live.data_version if live is not None else None
 
     def heard_of(self, address: str, now: int) -> None:
-        """A broker spoke without registering: it is alive, if it was known."""
+        """A broker sent something other than a registration: it is alive, if it was known."""
         if (live := self.live.get(address)) is not None:
             live.last_update = now
 
     def expire(self, now: int) -> Departed:
-        """Drop every broker that was silent for too long; their connections must be closed."""
+        """Drop every broker that was silent for too long; the caller must close their connections."""
         silent = [address for address, live in self.live.items() if live.last_update + live.timeout < now]
         connections = list(dict.fromkeys(self.live[address].connection for address in silent))
         return Departed(silent, connections, self._depart(silent))
@@ -252,15 +253,15 @@ class RouteTables:
     def connection_closed(self, connection: Hashable) -> Departed:
         """Drop the brokers that registered over this very connection.
 
-        A broker that has registered again over another one stays: the old connection means nothing any more.
+        A broker that has since registered over another one stays.
         """
         addresses = [address for address, live in self.live.items() if live.connection is connection]
         return Departed(addresses, [], self._depart(addresses))
 
     def unregister(self, broker_name: str, address: str) -> Departed:
-        """A broker says goodbye. Its connection stays open.
+        """A broker unregisters. Its connection stays open.
 
-        An address that another broker name holds stays alive, or nothing would ever take it out of the routes.
+        An address that another broker name holds stays alive, or nothing would ever remove it from the routes.
         """
         group = self.brokers.get(broker_name)
         news = self._leave_group(group, address) if group is not None else None
@@ -293,7 +294,7 @@ class RouteTables:
             self._drop_group(group)
             return None
         if group.enable_acting_master and not group.has_master:
-            # Nobody takes writes until a master is back, and routes must say so.
+            # Nobody accepts writes until a master is back, and routes must say so.
             self._change_perms(group.name, lambda perm: perm & ~PERM_WRITE)
         new_min = min(group.addresses)
         if new_min == previous_min:
@@ -314,18 +315,18 @@ class RouteTables:
     # What an operator changes
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Take the write bit from all topics of a broker; says how many these are.
+        """Remove the write bit from all topics of a broker; returns how many there are.
 
-        It stays away until the broker's DataVersion changes: registering the same once more sets no topics.
+        It stays removed until the broker's DataVersion changes: registering the same version again sets no topics.
         """
         return self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
-        """Make all topics of a broker readable and writable again; says how many these are."""
+        """Make all topics of a broker readable and writable again; returns how many there are."""
         return self._change_perms(broker_name, lambda _: PERM_READ_WRITE)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget a topic, or what the brokers of one cluster serve of it. A changed DataVersion brings it back."""
+        """Forget a topic, or one cluster's part of it. A changed DataVersion brings it back."""
         if cluster is None:
             if self.topics.pop(topic, None) is not None:
                 self.revision += 1
@@ -334,7 +335,7 @@ class RouteTables:
             self._drop_queues(topic, broker_name)
 
     def register_topic(self, topic: str, queues: Iterable[QueueData]) -> bool:
-        """Add what brokers serve of a topic. All of them must be known, else nothing changes and False is returned."""
+        """Add the brokers of a topic. If one of them is unknown, nothing changes and the result is False."""
         queues = list(queues)
         if any(data.broker_name not in self.brokers for data in queues):
             return False

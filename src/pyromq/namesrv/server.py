@@ -1,4 +1,4 @@
-"""The name server: puts tables, processors, timers and the network together."""
+"""The name server: tables, processors, timers and the network, put together."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ _KV_LINES_PER_TURN = 100
 
 
 class NameServer(Service):
-    """A name server, to be run or to be embedded.
+    """A name server, to run or to embed.
 
         async with NameServer(load_settings(sets=["listenPort=0"])) as name_server:
             print(name_server.port)
 
-    All state but the KV config lives in memory: after a restart the brokers fill the tables again by themselves.
+    All state but the KV config lives in memory: after a restart, brokers fill the tables again.
     """
 
     def __init__(self, settings: Settings) -> None:
-        """ConfigError for settings that no name server can have, and for a KV config that cannot be read."""
+        """Raises ConfigError for settings that no name server can have, or an unreadable KV config."""
         check_settings(settings)
         self._settings = LiveSettings(settings)
         self._tables = RouteTables()
@@ -72,17 +72,17 @@ class NameServer(Service):
 
     @property
     def port(self) -> int:
-        """The port that is listened on, also when the system chose it."""
-        assert self._server is not None, "the name server does not run"
+        """The port it listens on, even if the system chose it."""
+        assert self._server is not None, "the name server is not running"
         return self._server.port
 
     @property
     def address(self) -> str:
-        assert self._server is not None, "the name server does not run"
+        assert self._server is not None, "the name server is not running"
         return self._server.address
 
     def reload(self) -> None:
-        """Read the certificate and log levels again. What cannot be used is said, and stays as it was."""
+        """Reload the certificate and log levels. If they are unusable, log it and keep the old ones."""
         try:
             self._settings.reload_log_levels()
             if self._server is not None:
@@ -95,7 +95,7 @@ class NameServer(Service):
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         """Serve until cancelled; every task starts and ends in here. Calls `listening` once clients can connect.
 
-        ConfigError when the port is taken or a certificate cannot be used.
+        ConfigError if the port is taken or a certificate is unusable.
         """
         settings = self._settings.settings
         tls = settings[TlsConfig]
@@ -133,10 +133,10 @@ class NameServer(Service):
             **SettingsProcessors(self._settings, settings_file, self._settings_changed).table(),
         }
 
-    # What connections tell (docs/spec/namesrv.md 4.5)
+    # Events of connections (docs/spec/namesrv.md 4.5)
 
     def connected(self, connection: Connection) -> None:
-        """A connection means nothing until a broker registers over it."""
+        """Nothing to do until a broker registers over it."""
 
     def closed(self, connection: Connection, reason: CloseReason) -> None:
         self._departed(self._tables.connection_closed(connection), reason.value)
@@ -174,14 +174,14 @@ class NameServer(Service):
 
     def _settings_changed(self) -> None:
         self._answers.forget()
-        # The interval of the scan may be among them.
+        # The scan interval may have changed.
         self._look_again.set()
 
 
 def check_folders(settings: Settings) -> list[str]:
-    """Whether the KV config could be written: ConfigError when somebody chose its place, else a list of warnings.
+    """Check that the KV config can be written: ConfigError if its path was set, otherwise a list of warnings.
 
-    With the default place the server starts all the same, since most never store any KV config.
+    With the default path the server starts anyway, since most never store any KV config.
     """
     path = Path(settings[NamesrvConfig].kv_config_path)
     problem = why_not_writable(path.parent)

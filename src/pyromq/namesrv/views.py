@@ -1,4 +1,4 @@
-"""What the name server tells from its tables: routes, cluster, topic lists. `routes` has the rules of change."""
+"""What the name server reads from its tables: routes, clusters, topic lists. `routes` has the rules of change."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def route(
     acting_masters: bool = False,
     zone: str | None = None,
 ) -> TopicRouteData | None:
-    """Who serves `topic`, or None when nobody does.
+    """The route of `topic`, or None if nobody serves it.
 
-    `acting_masters` shows the smallest id of a group without a master as its master, once the group takes no
-    writes. `zone` leaves out the brokers of other zones, even all of them.
+    `acting_masters` shows the smallest id of a group without a master as its master, once the group accepts no
+    writes. `zone` leaves out the brokers of other zones, even if none remain.
     """
     by_broker = tables.topics.get(topic)
     if not by_broker:
@@ -89,7 +89,7 @@ def cluster_info(tables: RouteTables) -> ClusterInfo:
 
 
 def member_group(tables: RouteTables, cluster: str, broker_name: str) -> BrokerMemberGroupBody:
-    """The master and the slaves of one broker name; without addresses when it is unknown."""
+    """The master and slaves of one broker name; no addresses if it is unknown."""
     group = tables.brokers.get(broker_name)
     addresses = dict(group.addresses) if group is not None else {}
     return BrokerMemberGroupBody(BrokerMemberGroup(cluster=cluster, broker_name=broker_name, broker_addrs=addresses))
@@ -106,7 +106,7 @@ def topics_of_cluster(tables: RouteTables, cluster: str) -> TopicList:
 
 
 def system_topics(tables: RouteTables) -> TopicList:
-    """Clusters and brokers have a topic of their own name each. The address lets an admin ask a broker for more."""
+    """Each cluster and broker has a topic of its own name. The address lets an admin ask a broker for more."""
     names = dict.fromkeys(name for cluster, brokers in tables.clusters.items() for name in (cluster, *sorted(brokers)))
     addresses = (address for group in tables.brokers.values() for address in group.addresses.values())
     return TopicList(topic_list=list(names), broker_addr=next(addresses, None))
@@ -125,6 +125,6 @@ def unit_sub_topics_outside_units(tables: RouteTables) -> TopicList:
 
 
 def _flagged(tables: RouteTables, wanted: Callable[[int], bool]) -> TopicList:
-    # The flag is the same on every broker of a topic, so one of them speaks for all.
+    # The flag is the same on every broker of a topic, so any one will do.
     flags = {topic: next(iter(by_broker.values())).topic_sys_flag for topic, by_broker in tables.topics.items()}
     return TopicList(topic_list=[topic for topic, flag in flags.items() if wanted(flag)])

@@ -1,7 +1,7 @@
 """RocketMQ's request signatures: HMAC-SHA1 over the values of the header and the body.
 
-What is signed (docs/spec/remoting.md 7.1): all ext values but the signature itself, in the order of their keys, then
-the body. Code, number, version and flags are not, so a signature says who asks for these values, not for what.
+It covers (docs/spec/remoting.md 7.1) all ext values but the signature itself, ordered by key, then the body, but not
+code, number, version and flags: a signature proves who sent these values, not which request they belong to.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SOMETIMES_UNSIGNED = (
 
 
 def signature(command: Command, secret_key: str, leave_out: Collection[str] = ()) -> str:
-    """The signature of `command` under `secret_key`, over everything but `leave_out`."""
+    """The signature of `command` with `secret_key`, over everything but `leave_out`."""
     ext = command.ext or {}
     values = "".join(ext[key] for key in sorted(ext) if key != SIGNATURE and key not in leave_out)
-    # Text that is not Unicode gets no further than here: a header cannot carry it.
+    # Text that is not Unicode ends here: a header cannot carry it.
     content = values.encode("utf-8", "replace") + command.body_bytes
     return base64.b64encode(hmac.digest(secret_key.encode(), content, sha1)).decode()
 
@@ -41,7 +41,7 @@ def signature(command: Command, secret_key: str, leave_out: Collection[str] = ()
 def is_signed_by(command: Command, secret_key: str) -> bool:
     """Whether `command` carries a signature made with `secret_key`.
 
-    Clients do not agree on every field, so the known variants are tried; each still needs the secret.
+    Clients disagree on some fields, so this tries all known variants; each still needs the secret.
     """
     given = (command.ext or {}).get(SIGNATURE, "").encode()
     return any(
@@ -51,7 +51,7 @@ def is_signed_by(command: Command, secret_key: str) -> bool:
 
 
 def _variants(command: Command) -> Iterator[set[str]]:
-    """The sets of fields that some client leaves out of what it signs, the smallest first."""
+    """The sets of fields that some client leaves unsigned, smallest first."""
     ext = command.ext or {}
     unsigned = [fields for fields in _SOMETIMES_UNSIGNED if any(field in ext for field in fields)]
     for count in range(len(unsigned) + 1):

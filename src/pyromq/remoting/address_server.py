@@ -1,4 +1,4 @@
-"""The address server: an HTTP page whose first line lists name servers, as RocketMQ's own programs look them up."""
+"""The address server: an HTTP page whose first line lists name servers, as RocketMQ's own programs use it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _LONGEST_LIST = 64 * 1024
 
 
 def lookup_url(domain: str, subgroup: str, unit: str = "") -> str:
-    """Where name servers are listed; a domain without a port has 8080. `unit` names an environment of its own."""
+    """The URL of the list; a domain without a port uses 8080. `unit` names a separate environment."""
     host = domain if ":" in domain else f"{domain}:8080"
     return f"http://{host}/rocketmq/{subgroup}" + (f"-{unit}?nofix=1" if unit else "")
 
 
 async def look_up(url: str) -> list[str]:
-    """The addresses listed at `url`. ConnectFailed when nobody answers, ValueError when the answer is no such list."""
+    """The addresses listed at `url`. ConnectFailed without an answer, ValueError if the answer is not such a list."""
     return split_addresses(await asyncio.to_thread(_first_line, url))
 
 
 def _first_line(url: str) -> str:
-    # Imported here, since it takes as long as all the rest of a name server and hardly anybody comes here.
+    # Imported here: it takes as long as the rest of a name server, and few need it.
     import http.client
     import urllib.request
 
-    # RocketMQ asks directly, whatever proxy the environment names.
+    # RocketMQ asks directly, even if the environment names a proxy.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=_TIMEOUT) as response:

@@ -24,7 +24,7 @@ def join_address(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine itself can reach `host`."""
+    """Whether only this machine can reach `host`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -32,7 +32,7 @@ def is_loopback(host: str) -> bool:
 
 
 def format_address(address: Any) -> str:
-    """A socket's own address as text; `?` when the socket has none (any more)."""
+    """A socket's address as text; `?` if it has none (any more)."""
     if isinstance(address, tuple) and len(address) >= 2:
         return join_address(*address[:2])
     return str(address) if address else "?"
@@ -50,7 +50,7 @@ def split_addresses(text: str) -> list[str]:
 def vip_address(address: str) -> str:
     """The broker's second port, two below its first, which serves everything but pulls (remoting.md 7.3).
 
-    ValueError where there is no such port.
+    ValueError if there is no such port.
     """
     host, port = split_address(address)
     if port <= VIP_PORT_OFFSET:

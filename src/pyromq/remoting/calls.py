@@ -1,4 +1,4 @@
-"""Requests that wait for their reply, matched by number."""
+"""Requests waiting for their reply, matched by number."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count()
 
-# The timer looks at every call, so it fires less often the more there are: 5 ms apart, or 1 µs for each call, which
-# keeps it below a tenth of the processor when all 65535 permits are taken and deadlines pass all the time.
+# The timer checks every call, so it fires less often the more there are: 5 ms apart, or 1 µs per call, which keeps it
+# below a tenth of the processor when all 65535 permits are taken and deadlines pass all the time.
 _TICK = 0.005
 _TICK_PER_CALL = 1e-6
 
@@ -26,9 +26,9 @@ def next_opaque() -> int:
 
 
 class Waiter(Protocol):
-    """Whoever a reply goes to: an asyncio.Future, or something that does at once what the reply is for.
+    """The receiver of a reply: an asyncio.Future, or an object that acts on the reply at once.
 
-    Called while the connection reads, so it must neither wait nor raise.
+    It is called while the connection reads, so it must neither wait nor raise.
     """
 
     def done(self) -> bool: ...
@@ -49,9 +49,9 @@ class _Call:
 
 
 class PendingCalls:
-    """The calls of one connection. One timer serves them all: at the earliest deadline it fails whoever is late.
+    """The calls of one connection. One timer serves them all: at the earliest deadline it fails the late ones.
 
-    A timer for each call would cost more than the rest of the call does.
+    A timer per call would cost more than the rest of the call.
     """
 
     __slots__ = ("_calls", "_loop", "_peer", "_timer", "_when")
@@ -69,20 +69,20 @@ class PendingCalls:
     def start(self, opaque: int, code: int, deadline: float, timeout: float) -> asyncio.Future[Command]:
         """Wait for the reply to request `opaque`: the future ends with it, or with RequestTimeout at `deadline`.
 
-        The error speaks of `timeout`, the time that the caller gave.
+        The error reports `timeout`, the time the caller gave.
         """
         future: asyncio.Future[Command] = self._loop.create_future()
         self.expect(opaque, code, future, deadline, timeout)
         return future
 
     def expect(self, opaque: int, code: int, waiter: Waiter, deadline: float, timeout: float) -> None:
-        """As `start`, for a waiter of the caller's."""
+        """Like `start`, with the caller's own waiter."""
         self._calls[opaque] = _Call(waiter, code, timeout, deadline)
         if self._timer is None or deadline < self._when:
             self._set_timer(deadline)
 
     def resolve(self, response: Command) -> bool:
-        """Give `response` to the call it answers; False if nobody waits for it (any more)."""
+        """Give `response` to the call it answers; False if no one waits for it (any more)."""
         call = self._calls.pop(response.opaque, None)
         if call is None or call.future.done():
             return False
@@ -90,11 +90,11 @@ class PendingCalls:
         return True
 
     def forget(self, opaque: int) -> None:
-        """The caller does not wait any more."""
+        """The caller stopped waiting."""
         self._calls.pop(opaque, None)
 
     def fail_all(self, reason: str) -> None:
-        """The connection ended: so do all calls on it."""
+        """The connection ended: fail all its calls."""
         calls, self._calls = self._calls, {}
         for call in calls.values():
             if not call.future.done():

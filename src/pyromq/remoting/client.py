@@ -1,4 +1,4 @@
-"""A client: one connection per address, made when it is needed and made anew when it was lost."""
+"""A client: one connection per address, opened when needed and reopened after a loss."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 class RemotingClient:
-    """Sends requests to addresses (`host:port`) and serves what the peers ask over the same connections.
+    """Sends requests to addresses (`host:port`) and serves the peers' requests over the same connections.
 
         async with RemotingClient() as client:
             reply = await client.invoke("127.0.0.1:9876", Command.request(RequestCode.GET_BROKER_CLUSTER_INFO))
 
-    May be used by any number of tasks of one event loop at once.
+    Any number of tasks of one event loop may use it at once.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class RemotingClient:
         tls: TlsConfig | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        """`ssl_context` is for who has one already; it counts instead of `tls`."""
+        """`ssl_context` replaces `tls`, if you already have a context."""
         self._config = config = config or ClientConfig()
         if ssl_context is None and tls is not None and tls.client_enable:
             ssl_context = client_context(tls)
@@ -78,9 +78,9 @@ class RemotingClient:
     async def invoke(self, address: str, command: Command, timeout: float = 3.0) -> Command:
         """Send a request and wait for its reply, whatever its code; `timeout` covers connecting too.
 
-        Raises ConnectFailed when nothing was sent, ConnectionLost or RequestTimeout when it may have been.
+        Raises ConnectFailed if nothing was sent, ConnectionLost or RequestTimeout if it may have been.
 
-        A 5.x server that is shutting down answers GO_AWAY (1500): then the request is sent once more, on a new
+        A 5.x server that is shutting down answers GO_AWAY (1500): the request is then sent once more, on a new
         connection (docs/spec/remoting.md 7.5). A second GO_AWAY is returned like any other reply.
         """
         deadline = time.monotonic() + timeout
@@ -98,7 +98,7 @@ class RemotingClient:
         return response
 
     async def oneway(self, address: str, command: Command, timeout: float = 3.0) -> None:
-        """Send a request that nobody answers; `timeout` covers connecting too. An error means it was not sent."""
+        """Send a one-way request; `timeout` covers connecting too. An error means it was not sent."""
         deadline = time.monotonic() + timeout
         connection = await self.connection(address, timeout)
         await connection.oneway(command, deadline - time.monotonic())
@@ -106,7 +106,7 @@ class RemotingClient:
     async def connection(self, address: str, timeout: float | None = None) -> Connection:
         """The connection to `address`; several callers share one attempt. Raises ConnectFailed.
 
-        They get it in the order in which they came, so that what they then write is in that order, too.
+        They get it in the order they came, so that their writes keep that order.
         """
         attempt = self._connecting.get(address)
         if attempt is None:
@@ -114,7 +114,7 @@ class RemotingClient:
             if connection is not None:
                 return connection
             if self._closed:
-                raise ConnectFailed(address, "this client was closed")
+                raise ConnectFailed(address, "this client is closed")
             attempt = self._connecting[address] = self._attempt(address)
         attempt.waiting += 1
         task = attempt.task
@@ -124,45 +124,45 @@ class RemotingClient:
             attempt.waiting -= 1
             ended = task.done()
             if not attempt.waiting:
-                # The last to leave takes an attempt along that nobody needs any more.
+                # The last one to leave cancels an attempt that no one needs any more.
                 task.cancel()
                 if self._connecting.get(address) is attempt:
                     del self._connecting[address]
         if not ended:
             raise ConnectFailed(address, f"no connection within {timeout:.3g} s")
         if task.cancelled():
-            raise ConnectFailed(address, "this client was closed")
+            raise ConnectFailed(address, "this client is closed")
         return task.result()
 
     def open_connection(self, address: str) -> Connection | None:
-        """The connection to `address` if there is an open one that nobody waits for; for callers who can do without."""
+        """The connection to `address` if one is open and no one waits for it; for callers that can do without."""
         connection = self._connections.get(address)
         return None if connection is None or connection.closed or address in self._connecting else connection
 
     def give_up_if_silent(self, connection: Connection, received: int, seconds: float) -> None:
-        """A request was not answered for `seconds`; `received` is what the connection had read when it went out.
+        """A request got no answer for `seconds`; `received` is what the connection had read when it was sent.
 
-        Silence since then: the peer may be gone without a word. The next request finds out on a new connection instead
-        of waiting here again. A busy connection is left alone.
+        If nothing came since, the peer may be gone: close, so that the next request finds out on a new connection
+        instead of waiting here again. A busy connection is left alone.
         """
         if connection.received == received and not connection.closed:
             logger.warning("%s: silent for %.3g s; closing", connection.peer, seconds)
             connection.abort()
 
     def leave(self, address: str, connection: Connection) -> None:
-        """Use `connection` no more, since its peer said GO_AWAY; others may still wait for their reply on it."""
+        """Stop using `connection`, whose peer said GO_AWAY; others may still wait for replies on it."""
         self._forget(address, connection)
         if not connection.calls_under_way:
             connection.close()
 
     def close_connection(self, address: str) -> None:
-        """Close the connection to `address`, if there is one; the next request makes a new one."""
+        """Close the connection to `address`, if any; the next request opens a new one."""
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
 
     async def close(self) -> None:
-        """Close all connections; whoever waits for a reply gets ConnectionLost."""
+        """Close all connections; waiting calls get ConnectionLost."""
         self._closed = True
         tasks: list[asyncio.Task[Connection] | asyncio.Task[None]] = [*self._attempts]
         if self._idle is not None:
@@ -190,7 +190,7 @@ class RemotingClient:
     def _attempt_ended(self, task: asyncio.Task[Connection]) -> None:
         self._attempts.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever still waits raises it; if nobody does, it is of no interest
+            task.exception()  # a waiting caller raises it; without one it does not matter
 
     async def _connect(self, address: str) -> Connection:
         host, port = _split(address)
@@ -201,7 +201,7 @@ class RemotingClient:
             raise ConnectFailed(address, f"no connection within {self._config.connect_timeout:.3g} s") from None
         except OSError as exc:  # refused, unreachable, unknown name, failed handshake
             raise ConnectFailed(address, f"cannot connect: {_reason(exc)}") from exc
-        except ValueError as exc:  # what no host can be called
+        except ValueError as exc:  # an impossible host name
             raise ConnectFailed(address, f"cannot connect: {exc}") from exc
         self._connections[address] = connection
         connection.lost.add_done_callback(lambda _: self._forget(address, connection))
@@ -211,7 +211,7 @@ class RemotingClient:
 
     async def _open(self, address: str, host: str, port: int) -> Connection:
         connection = Connection(self.endpoint)
-        # What we call the peer by; its own address may look different.
+        # The address we use for the peer; its own may look different.
         connection.context = address
         server_name = host if self._context is not None else None
         try:
@@ -229,7 +229,7 @@ class RemotingClient:
 
 
 class _Attempt:
-    """Somebody connects, for all who wait."""
+    """One attempt to connect, for all who wait for it."""
 
     __slots__ = ("task", "waiting")
 
@@ -246,7 +246,7 @@ def _split(address: str) -> tuple[str, int]:
 
 
 def _reason(exc: OSError) -> str:
-    # asyncio puts words of its own into the errors of the system, but not into those of the resolver and of OpenSSL.
+    # asyncio rewords the errors of the system, but not those of the resolver and OpenSSL.
     if exc.errno is None or isinstance(exc, socket.gaierror | ssl.SSLError):
         return exc.strerror or str(exc)
     return os.strerror(exc.errno)

@@ -1,7 +1,7 @@
-"""One connection: bytes to commands, commands to processors, replies to whoever waits for them.
+"""One connection: bytes to commands, commands to processors, replies to their callers.
 
-The same class serves both ends: a client's connection has calls under way and a few processors for what brokers ask,
-a server's has many processors and a few calls. What they share is in `Endpoint`.
+The same class serves both ends: a client's connection has calls in flight and a few processors for brokers' requests,
+a server's has many processors and a few calls. What connections share is in `Endpoint`.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _UNTIL_BODY_IS_READ = 2
 class Connection(asyncio.Protocol):
     """A connection to a peer. Hashed by identity. Belongs to the event loop that made it.
 
-    A peer that sends requests but does not read the replies is not read any more once `high_water` bytes wait for
-    it, and is cut off at `max_unsent`; requests of ours wait until it reads. So what it can make us hold is bounded.
+    If a peer sends requests but does not read the replies, we stop reading once `high_water` bytes wait for it, and
+    cut it off at `max_unsent`; our own requests wait until it reads. So the memory it can cost us is bounded.
     """
 
     __slots__ = (
@@ -85,9 +85,9 @@ class Connection(asyncio.Protocol):
         self._calls: PendingCalls
         self._reason: CloseReason | None = None
         self._error = ""
-        # Not None while the peer does not take what we write; ends when it does, or when the connection closes.
+        # Not None while the peer does not read; done when it does, or when the connection closes.
         self._blocked: asyncio.Future[None] | None = None
-        # Not 0 while what the peer asks is left unread.
+        # Not 0 while we leave the peer's requests unread.
         self._held = 0
         # Bytes of a body that a thread reads, and all that `endpoint.unfinished` counts here.
         self._apart = 0
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
         self.lost: asyncio.Future[None] = self._loop.create_future()
         # The header serialisation that the peer used last.
         self.serialize = SerializeType.JSON
-        # Whatever the owner of this connection wants to keep with it.
+        # Free for the owner of this connection.
         self.context: Any = None
 
     def __repr__(self) -> str:
@@ -109,12 +109,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def transport(self) -> asyncio.Transport:
-        """The transport below, for what only it knows: TLS, socket options."""
+        """The transport below, for TLS and socket options."""
         return self._transport
 
     @property
     def calls_under_way(self) -> int:
-        """How many requests of ours wait for their reply."""
+        """How many of our requests wait for a reply."""
         return len(self._calls)
 
     # Asking
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
     async def invoke(self, command: Command, timeout: float = 3.0) -> Command:
         """Send a request and wait for its reply, whatever its code.
 
-        Raises RequestTimeout, ConnectionLost, or TooManyRequests when no permit came free in time.
+        Raises RequestTimeout, ConnectionLost, or TooManyRequests if no permit came free in time.
         """
         endpoint = self._endpoint
         deadline = self._loop.time() + timeout
@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
         try:
             if self._blocked is not None and not await self._writable_until(deadline):
                 raise RequestTimeout(self.peer, command.code, timeout)
-            # No waiting from here to `send`: the same command may be on its way to other peers too.
+            # No await from here to `send`: other tasks may be sending the same command to other peers.
             opaque = self._prepare(command)
             future = self._calls.start(opaque, command.code, deadline, timeout)
             try:
@@ -146,9 +146,9 @@ class Connection(asyncio.Protocol):
         return response
 
     async def oneway(self, command: Command, timeout: float = 3.0) -> None:
-        """Send a request that nobody answers; returns once it is on its way.
+        """Send a one-way request; returns once it is on its way.
 
-        Raises ConnectionLost, or TooManyRequests when no permit came free or the peer did not read in time; then
+        Raises ConnectionLost, or TooManyRequests if no permit came free or the peer did not read in time; then
         nothing was sent.
         """
         endpoint = self._endpoint
@@ -166,11 +166,11 @@ class Connection(asyncio.Protocol):
     def start(
         self, opaque: int, code: int, frame: Sequence[bytes | memoryview], waiter: Waiter | None, timeout: float
     ) -> bool:
-        """Send a request that is a whole frame already; its reply, or the error instead of one, goes to `waiter`.
+        """Send a request that is already a frame; its reply or error goes to `waiter`.
 
-        All of it happens now: False, and nothing is sent, if the connection is closed, if `invoke` would have to wait
-        or if hooks want to see requests. Without a waiter the request should be a one-way one. So a caller needs no
-        task of its own to have thousands of requests under way.
+        It never waits: it sends nothing and returns False if the connection is closed, if `invoke` would have to wait
+        or if hooks want to see requests. Without a waiter the request should be one-way. So a caller can have
+        thousands of requests in flight without a task for each.
         """
         endpoint = self._endpoint
         if self.closed or self._blocked is not None or endpoint.hooks or len(self._calls) >= endpoint.async_permits:
@@ -181,11 +181,11 @@ class Connection(asyncio.Protocol):
         return True
 
     def forget(self, opaque: int) -> None:
-        """Nobody waits any more for the reply to a request that was begun with `start`."""
+        """Stop waiting for the reply to a request made with `start`."""
         self._calls.forget(opaque)
 
     async def writable(self, timeout: float) -> bool:
-        """Wait until the peer takes what we write, or the connection closes; False when it did not in time."""
+        """Wait until the peer reads, or the connection closes; False if neither happens in time."""
         return self._blocked is None or await self._writable_until(self._loop.time() + timeout)
 
     # Reading apart
@@ -209,7 +209,7 @@ class Connection(asyncio.Protocol):
     # Answering and sending
 
     def reply(self, request: Command, response: Command) -> None:
-        """Send the answer to `request`, unless nobody waits for it.
+        """Send the answer to `request`, unless it is one-way.
 
         Number and header serialisation become those of the request, so a reply from elsewhere may be passed on.
         """
@@ -222,18 +222,18 @@ class Connection(asyncio.Protocol):
             response.opaque = request.opaque
             response.serialize = request.serialize
             self.send(response)
-        except Exception as exc:  # a reply that cannot be written must not leave its request without one
+        except Exception as exc:  # a reply that cannot be encoded must not leave its request unanswered
             logger.warning("%s: reply to request %s cannot be sent: %s", self.peer, request.code, exc)
             self.send(request.reply(ResponseCode.SYSTEM_ERROR, f"reply cannot be sent: {exc}"))
 
     def send(self, command: Command) -> None:
-        """Write `command` with the others of this tick. On a closed connection it goes nowhere."""
+        """Write `command` with the others of this tick. Does nothing on a closed connection."""
         if self.closed:
             return
         self._write(encode_parts(command, self._endpoint.max_frame))
 
     def send_reply_frame(self, frame: bytes) -> bool:
-        """Send a reply that is a whole frame already; False, and nothing is sent, if hooks want to see replies."""
+        """Send a reply that is already a frame; sends nothing and returns False if hooks want to see replies."""
         if self._endpoint.hooks:
             return False
         if not self.closed:
@@ -249,11 +249,11 @@ class Connection(asyncio.Protocol):
 
     def _cut_off_if_deaf(self) -> None:
         if self._writer.unsent > self._endpoint.max_unsent:
-            self._fail(f"peer does not read, {self._writer.unsent} bytes wait for it")
+            self._fail(f"peer does not read; {self._writer.unsent} bytes are waiting")
             self.abort()
 
     def close(self, reason: CloseReason = CloseReason.LOCAL) -> None:
-        """Close after what was written has been sent. Calls under way end with ConnectionLost."""
+        """Close once everything written has been sent. Calls in flight end with ConnectionLost."""
         if self.closed:
             return
         self._writer.flush()
@@ -261,19 +261,19 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close at once, whatever waits to be sent."""
+        """Close at once and drop unsent bytes."""
         self._end(CloseReason.LOCAL)
         self._transport.abort()
 
     def abandon(self) -> None:
-        """End it because the attempt that made it was given up: uvloop then closes the transport without a word."""
+        """End a connection whose attempt was cancelled: uvloop closes the transport without telling us."""
         if self in self._endpoint.connections:
             self._end(CloseReason.LOCAL)
             self._writer.drop()
             self.connection_lost(None)
 
     def close_if_idle(self, seconds: float) -> None:
-        """Close if, as seen by calls of this function, nothing was read or taken by the peer for `seconds`."""
+        """Close if nothing was read or written for `seconds`, as far as calls of this function see."""
         now = self._loop.time()
         moved = self.received + self._writer.sent
         if moved != self._moved:
@@ -283,14 +283,14 @@ class Connection(asyncio.Protocol):
             if not self.closed:
                 logger.info("%s: idle for %g s; closing", self.peer, seconds)
                 self._end(CloseReason.IDLE)
-            # Also one that was closed before, and waits for a peer that does not take the rest.
+            # Also a closed one that waits for a peer which does not read the rest.
             self._transport.abort()
 
-    # What the event loop calls
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         endpoint = self._endpoint
-        # A cast, since uvloop's transports are no subclasses of asyncio.Transport.
+        # A cast, since uvloop's transports do not subclass asyncio.Transport.
         self._transport = transport = cast("asyncio.Transport", transport)
         self.peer = format_address(transport.get_extra_info("peername"))
         transport.set_write_buffer_limits(endpoint.high_water, endpoint.low_water)
@@ -308,7 +308,7 @@ class Connection(asyncio.Protocol):
             self._count_unfinished()
 
     def eof_received(self) -> None:
-        # Whoever waits for a reply hears of it now, not once the peer has taken what we still have for it.
+        # Tell waiting callers now, not once the peer has read the rest.
         self.close(CloseReason.PEER)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -344,7 +344,7 @@ class Connection(asyncio.Protocol):
             return
         self._held &= ~why
         if not self._held:
-            # What came before the pause and was not looked at yet goes first, and may fill the buffer again.
+            # Requests that came before the pause go first, and may fill the buffer again.
             self._take_commands()
         if not self._held and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -400,7 +400,7 @@ class Connection(asyncio.Protocol):
             self.serialize = command.serialize
             if command.flag & RESPONSE:
                 if not self._calls.resolve(command):
-                    logger.debug("%s: nobody waits for reply %s", self.peer, command.opaque)
+                    logger.debug("%s: no request waits for reply %s", self.peer, command.opaque)
             else:
                 process(command)
 
@@ -409,7 +409,7 @@ class Connection(asyncio.Protocol):
         processor = endpoint.processors.get(request.code, endpoint.default)
         if processor is None:
             if not request.flag & ONEWAY:
-                # The blank in front is the reference's.
+                # The leading blank is RocketMQ's.
                 remark = f" request type {request.code} not supported"
                 self.send(request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
             return
@@ -433,7 +433,7 @@ class Connection(asyncio.Protocol):
             task.add_done_callback(endpoint.tasks.discard)
 
     def _process_late(self, request: Command) -> None:
-        """Refuse the request, if it waited too long to be read, or process it."""
+        """Process the request, or refuse it if it waited too long to be read."""
         lateness = self._endpoint.lateness
         refusal = None if lateness is None else lateness.refusal(request)
         if refusal is None:
@@ -447,7 +447,7 @@ class Connection(asyncio.Protocol):
         except (Exception, asyncio.CancelledError) as exc:  # as in _process
             task = asyncio.current_task()
             if isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise  # this endpoint closes; otherwise something that the processor waited for was cancelled
+                raise  # this endpoint is closing; otherwise something that the processor awaited was cancelled
             response = self._error_reply(request, exc)
         if response is not None:
             self.reply(request, response)
@@ -457,7 +457,7 @@ class Connection(asyncio.Protocol):
             return request.reply(exc.code, exc.remark)
         if isinstance(exc, PyroMQError):
             return request.reply(ResponseCode.SYSTEM_ERROR, str(exc))
-        # An error that nobody foresaw: the log gets all of it, the peer a sentence.
+        # An unexpected error: the log gets all of it, the peer one line.
         logger.error("%s: request %s failed", self.peer, request.code, exc_info=exc)
         return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(exc).__name__}: {exc}")
 
@@ -465,11 +465,11 @@ class Connection(asyncio.Protocol):
         for hook in self._endpoint.hooks:
             try:
                 hook.after_response(self.peer, request, response)
-            except Exception:  # a hook only looks at a reply; the reply goes its way
+            except Exception:  # a hook only watches; the reply goes out anyway
                 logger.exception("%s: hook failed after request %s", self.peer, request.code)
 
     def _prepare(self, command: Command) -> int:
-        """Make `command` ready to be sent, and number it."""
+        """Prepare `command` for sending, and number it."""
         self._check_open()
         if self._endpoint.follow_peer:
             command.serialize = self.serialize
@@ -479,10 +479,10 @@ class Connection(asyncio.Protocol):
         return opaque
 
     async def _writable_until(self, deadline: float) -> bool:
-        """Wait until the peer reads; False when it did not by `deadline`."""
+        """Wait until the peer reads; False if it does not by `deadline`."""
         try:
             async with asyncio.timeout_at(deadline):
-                # Whoever was woken first may have filled the buffer again.
+                # The first task to wake may have filled the buffer again.
                 while self._blocked is not None:
                     await asyncio.shield(self._blocked)
         except TimeoutError:
@@ -502,7 +502,7 @@ class Connection(asyncio.Protocol):
         return self._error or (self._reason or CloseReason.PEER).value
 
     def _end(self, reason: CloseReason) -> None:
-        """From now on nothing is taken or sent, and nobody waits. The first reason counts."""
+        """Stop reading and sending, and fail all waiting calls. The first reason counts."""
         if self.closed:
             return
         self.closed = True
@@ -514,7 +514,7 @@ class Connection(asyncio.Protocol):
             self._endpoint.unfinished.forget(self)
 
     def _fail(self, why: str) -> None:
-        """Close the connection for a fault of the peer; what was answered before is still sent."""
+        """Close the connection because of the peer's fault; earlier answers are still sent."""
         if not self.closed:
             logger.warning("%s: %s; closing", self.peer, why)
             self._error = why
@@ -529,11 +529,11 @@ async def _permit(permits: asyncio.Semaphore, deadline: float, peer: str) -> Non
         async with asyncio.timeout_at(deadline):
             await permits.acquire()
     except TimeoutError:
-        raise TooManyRequests(f"{peer}: no permit for a request came free in time") from None
+        raise TooManyRequests(f"{peer}: too many requests in flight, and none finished in time") from None
 
 
 def _discard(result: Awaitable[Command | None]) -> None:
-    """Drop an awaitable that will not be awaited, without the warning that a forgotten one deserves."""
+    """Drop an awaitable on purpose, without the warning for a forgotten one."""
     if isinstance(result, asyncio.Future):
         result.cancel()
     elif hasattr(result, "close"):

@@ -1,4 +1,4 @@
-"""What the connections of one server or client share: who serves requests, who is told, and the limits."""
+"""What the connections of one server or client share: processors, listeners, hooks and limits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from .request_rules import BodyLimit
     from .unfinished_frames import UnfinishedFrames
 
-# A processor answers at once with a Command, later by returning an awaitable, or not at all with None; then it may
-# still call `Connection.reply` when it has the answer. It raises a BrokerError to answer with that error's code.
+# A processor returns a Command to answer at once, an awaitable to answer later, or None to answer not at all or by
+# calling `Connection.reply` later. It raises a BrokerError to answer with that error's code.
 Processor = Callable[["Connection", Command], Command | Awaitable[Command | None] | None]
 
-# How long a closing endpoint waits for its peers to take what was written to them.
+# How long a closing endpoint waits for its peers to read what was written.
 _LINGER = 1.0
 
 
@@ -37,7 +37,7 @@ class CloseReason(Enum):
 
 
 class ConnectionListener(Protocol):
-    """Is told of connections, in order, each time before anything else happens to them."""
+    """Hears of connections, in order, before anything else happens to them."""
 
     def connected(self, connection: Connection) -> None: ...
 
@@ -45,10 +45,10 @@ class ConnectionListener(Protocol):
 
 
 class Hook(Protocol):
-    """Sees every request before it is sent or processed, and every reply once it exists; one hook after the other.
+    """Sees every request before it is sent or processed, and every reply once it exists; hooks run in order.
 
-    On the server an error raised by `before_request` is the answer to the request. An error of `after_response` is
-    logged and changes nothing. A request with a code that nobody serves is refused without asking the hooks.
+    On the server, an error raised by `before_request` becomes the answer. An error in `after_response` is logged and
+    changes nothing. A request with an unknown code is refused without asking the hooks.
     """
 
     def before_request(self, peer: str, request: Command) -> None: ...
@@ -59,7 +59,7 @@ class Hook(Protocol):
 class Lateness(Protocol):
     """Refuses requests that waited too long before they were read.
 
-    Until `late_after`, by `time.monotonic()`, none has to be refused; after that `refusal` is asked for each.
+    None is refused until `late_after`, by `time.monotonic()`; after that, `refusal` decides on each.
     """
 
     late_after: float
@@ -87,10 +87,10 @@ class Endpoint:
     body_limit: Callable[[int], BodyLimit] | None = None
     # Shared by the endpoints whose connections are bounded together.
     unfinished: UnfinishedFrames | None = None
-    # A server asks its clients in the header serialisation that each of them uses.
+    # A server uses the header serialisation of each client.
     follow_peer: bool = False
-    # A server leaves requests unread while the peer does not read its replies. A client reads on whatever happens:
-    # if both sides stopped, each would wait for the other to read first.
+    # A server leaves requests unread while the peer does not read its replies. A client always reads on: if both
+    # sides stopped, each would wait for the other.
     holds_requests: bool = False
     connections: set[Connection] = field(default_factory=set)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -99,7 +99,7 @@ class Endpoint:
     _apart: ThreadPoolExecutor | None = None
 
     def __post_init__(self) -> None:
-        # A single frame, however large frames may be, does not mean that the peer has stopped reading.
+        # A single frame, however large, does not mean that the peer has stopped reading.
         self.max_unsent = max(self.max_unsent, self.high_water + 2 * self.max_frame)
         self.calls = asyncio.Semaphore(self.async_permits)
         self.oneways = asyncio.Semaphore(self.oneway_permits)
@@ -112,14 +112,14 @@ class Endpoint:
         return self._apart
 
     async def close_idle(self, seconds: float) -> None:
-        """Until cancelled, close connections on which nothing moved for `seconds` (and up to a fifth more)."""
+        """Until cancelled, close connections that were idle for `seconds` (up to a fifth more)."""
         while True:
             await asyncio.sleep(seconds / 10)
             for connection in tuple(self.connections):
                 connection.close_if_idle(seconds)
 
     async def close(self) -> None:
-        """End all connections and whatever still works for them."""
+        """End all connections and their tasks."""
         for connection in tuple(self.connections):
             connection.close()
         tasks = tuple(self.tasks)
@@ -128,7 +128,7 @@ class Endpoint:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._apart is not None:
             self._apart.shutdown(wait=False, cancel_futures=True)
-        # A transport reports its end in a later turn of the loop, after it tried to send what was left.
+        # A transport reports its end in a later turn of the loop, after trying to send the rest.
         ends = [connection.lost for connection in self.connections]
         if ends:
             _, late = await asyncio.wait(ends, timeout=_LINGER)

@@ -1,6 +1,6 @@
-"""A listening socket: bound with a clear error when that fails, and emptied of new connections as they come.
+"""A listening socket: bound with a clear error if that fails, accepting connections as they come.
 
-A port that is bound belongs to us, and its number is known, but connections are refused until somebody listens.
+Once bound, the port is ours and its number known, but connections are refused until we listen.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# So many in one turn of the event loop; then those that are connected get theirs.
+# Connections accepted per turn of the event loop; then the existing ones get theirs.
 _AT_ONCE = 64
 _RETRY = 0.1
 
 
 class ListeningSocket:
-    """Hands every new connection to `accepted`, in the event loop's own turn: nothing is lost when it is closed.
+    """Hands every new connection to `accepted` in the same turn of the event loop: closing it loses none.
 
-    It is bound from the beginning, and takes connections from `listen` on. Where the system has no descriptor left, it
-    looks again a moment later; the peers wait in the backlog.
+    It is bound from the beginning and accepts connections after `listen`. If the system runs out of descriptors, it
+    tries again a moment later; the peers wait in the backlog.
     """
 
     def __init__(self, config: ServerConfig, accepted: Callable[[socket.socket], None]) -> None:
@@ -44,9 +44,9 @@ class ListeningSocket:
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
 
     def listen(self) -> None:
-        """Take connections from now on. ConfigError if somebody else does so on this port."""
+        """Start accepting connections. ConfigError if another process listens on this port."""
         try:
-            # Connections inherit it, and are in nobody's way when we have ended.
+            # Connections inherit it, and so do not block the port after we end.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.listen(self._config.backlog)
         except OSError as exc:
@@ -54,7 +54,7 @@ class ListeningSocket:
         self._watch()
 
     def close(self) -> None:
-        """Take no new connections. May be called twice."""
+        """Stop accepting connections. May be called twice."""
         if self._retry is not None:
             self._retry.cancel()
         if self._socket.fileno() >= 0:
@@ -72,7 +72,7 @@ class ListeningSocket:
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionAbortedError:
-                continue  # it left before it was accepted
+                continue  # the peer left before it was accepted
             except OSError as exc:
                 if not self._failing:
                     logger.warning("accept failed: %s; trying again every %g s", exc.strerror or exc, _RETRY)
@@ -88,7 +88,7 @@ class ListeningSocket:
 
 
 def bind(config: ServerConfig) -> socket.socket:
-    """A socket that has the port that `config` says, and does not listen yet. Raises ConfigError."""
+    """A socket bound to the port in `config`, not yet listening. Raises ConfigError."""
     family = socket.AF_INET6 if ":" in config.bind_address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -106,10 +106,10 @@ def bind(config: ServerConfig) -> socket.socket:
 
 
 def _bind(sock: socket.socket, address: tuple[str, int]) -> None:
-    """Bind, also where connections of a process that has ended are still waiting for their time to pass."""
+    """Bind, even if connections of an ended process are still in TIME_WAIT."""
     try:
-        # First as one who shares with nobody. With the option below, Linux gives a port that is bound and not listened
-        # on yet to two at once, and one of them would find out too late.
+        # First without sharing. With the option below, Linux lets two processes bind a port that no one listens on yet,
+        # and one of them would find out too late.
         sock.bind(address)
     except OSError as exc:
         if exc.errno != errno.EADDRINUSE:

@@ -1,7 +1,7 @@
-"""How much each part of a server logs, as settings: `logLevel` for all of it, `logLevel.store` for one package.
+"""Log levels as settings: `logLevel` for the whole server, `logLevel.store` for one package.
 
-They can be changed while the server runs, by a request or in its file (SIGHUP). Empty means what the command line said.
-A server only sets levels. Where lines go is the business of the program that it runs in.
+They can be changed while the server runs, by a request or in its file (SIGHUP). Empty means the command line's level.
+A server only sets levels; the program it runs in decides where lines go.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROOT = "pyromq"
 
 
 class Level(Enum):
-    """What can be asked for."""
+    """The levels to choose from."""
 
     INHERITED = ""
     DEBUG = "debug"
@@ -34,15 +34,15 @@ class Level(Enum):
 class LogConfig:
     """Levels of the logs."""
 
-    level: Level = option(KEY, Level.INHERITED, "How much to log: debug, info, warning or error.", hot=True)
-    broker: Level = option("logLevel.broker", Level.INHERITED, "The same for what the broker says.", hot=True)
-    namesrv: Level = option("logLevel.namesrv", Level.INHERITED, "The same for the name server.", hot=True)
-    store: Level = option("logLevel.store", Level.INHERITED, "The same for the store.", hot=True)
-    remoting: Level = option("logLevel.remoting", Level.INHERITED, "The same for connections.", hot=True)
+    level: Level = option(KEY, Level.INHERITED, "Log level: debug, info, warning or error.", hot=True)
+    broker: Level = option("logLevel.broker", Level.INHERITED, "Log level of the broker.", hot=True)
+    namesrv: Level = option("logLevel.namesrv", Level.INHERITED, "Log level of the name server.", hot=True)
+    store: Level = option("logLevel.store", Level.INHERITED, "Log level of the store.", hot=True)
+    remoting: Level = option("logLevel.remoting", Level.INHERITED, "Log level of connections.", hot=True)
 
 
 def apply_log_levels(config: LogConfig, before: LogConfig | None = None) -> None:
-    """Let the loggers follow. Touches only what differs from `before`: others may have set levels of their own."""
+    """Set the loggers' levels. Changes only what differs from `before`: others may have set their own."""
     before = before or LogConfig()
     for declared in options_of(LogConfig):
         level: Level = getattr(config, declared.name)
@@ -52,9 +52,9 @@ def apply_log_levels(config: LogConfig, before: LogConfig | None = None) -> None
 
 
 def with_levels_of(file: Path, settings: Settings) -> Settings:
-    """`settings` with the levels that its file names now. Those of the command line and the environment stay.
+    """`settings` with the levels from its file. Those from the command line and the environment stay.
 
-    ConfigError when the file cannot be read or is malformed; without the file nothing changes.
+    ConfigError if the file cannot be read or is malformed; without a file nothing changes.
     """
     if not file.exists():
         return settings
@@ -62,7 +62,7 @@ def with_levels_of(file: Path, settings: Settings) -> Settings:
     named = {item.key: item for item in read_file(file) if item.key in keys}
     fixed = ("--set", "argument", "environment")
     changes = [
-        # Who takes a line out of the file wants the level gone.
+        # A line removed from the file resets its level.
         named.get(key, Assignment(key, "", str(file)))
         for key in keys
         if not settings.origin(key).startswith(fixed) and (key in named or settings.origin(key) != "default")

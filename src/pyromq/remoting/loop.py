@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` as the program: a new loop, its tasks ended and the loop closed when `main` returns."""
+    """Run `main` in a new loop; when it returns, end its tasks and close the loop."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""Which name server to ask: one of them, the same until it cannot be reached."""
+"""Which name server to ask: always the same one, until it cannot be reached."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class NameServers:
     """A list of name servers behind one `invoke`.
 
-    The list is shuffled, so that many clients spread over it; then one address is kept, and left only when
-    connecting to it fails, since every name server knows every broker (docs/spec/remoting.md 7.4).
+    The list is shuffled to spread many clients over it; then one address is used until connecting to it fails,
+    since every name server knows every broker (docs/spec/remoting.md 7.4).
     """
 
     def __init__(self, client: RemotingClient, addresses: Iterable[str], seed: random.Random | None = None) -> None:
@@ -54,12 +54,12 @@ class NameServers:
         self._addresses = wanted
 
     async def invoke(self, command: Command, timeout: float = 3.0) -> Command:
-        """Ask the current name server; where it cannot be connected to, the next, each once. Raises ConnectFailed.
+        """Ask the current name server; if connecting fails, the next, each once. Raises ConnectFailed.
 
-        `timeout` covers all of it: while others are left, connecting to one may take its share of the time.
+        `timeout` covers all attempts: while others are left, connecting to one may take its share of the time.
         """
         if not self._addresses:
-            raise ConnectFailed("name server", "no address is known; set namesrvAddr")
+            raise ConnectFailed("name server", "no address; set namesrvAddr")
         deadline = time.monotonic() + timeout
         failures: list[ConnectFailed] = []
         candidates = self.addresses
@@ -73,6 +73,6 @@ class NameServers:
         raise ConnectFailed("name server", "none can be reached: " + "; ".join(map(str, failures))) from failures[-1]
 
     def _put_last(self, address: str) -> None:
-        # Of several callers that failed with the same address only the first moves on.
+        # If several callers failed with the same address, only the first moves on.
         if self.current == address:
             self._addresses.append(self._addresses.pop(0))

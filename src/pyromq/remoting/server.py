@@ -1,4 +1,4 @@
-"""A server: admits connections and lets `Connection` do the rest."""
+"""A server: accepts connections and lets `Connection` do the rest."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _HANDSHAKE_TIMEOUT = 10.0
 
 
 class RemotingServer:
-    """Serves `processors` on one port, in plain text and TLS as `tls` says.
+    """Serves `processors` on one port, in plain text, TLS or both, as `tls` says.
 
         async with RemotingServer(ServerConfig(listen_port=0), {105: route}) as server:
             print(server.port)
 
-    Entering listens; leaving stops listening, closes the connections and waits for all that still runs. Where the port
-    has to be known before there is anything to serve, `bind`, `listen` and `close` do the same step by step.
+    Entering listens; leaving stops listening, closes the connections and waits for everything still running. `bind`,
+    `listen` and `close` do the same step by step, if you need the port before there is anything to serve.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class RemotingServer:
 
     @property
     def port(self) -> int:
-        """The port that is bound, also when the system chose it."""
-        assert self._listening is not None, "the server does not run"
+        """The port it is bound to, even if the system chose it."""
+        assert self._listening is not None, "the server is not running"
         return self._listening.address[1]
 
     @property
     def address(self) -> str:
-        assert self._listening is not None, "the server does not run"
+        assert self._listening is not None, "the server is not running"
         return format_address(self._listening.address)
 
     @property
@@ -106,29 +106,29 @@ class RemotingServer:
         await self.close()
 
     def bind(self) -> None:
-        """Take the port, on which connections are refused until `listen`. ConfigError if it is taken."""
+        """Bind the port; connections are refused until `listen`. ConfigError if it is taken."""
         self._context = self._named_context()
         self._listening = ListeningSocket(self._config, self._accepted)
 
     def listen(self) -> None:
-        """Take connections from now on. ConfigError if somebody else does so on this port."""
-        assert self._listening is not None, "the server has no port"
+        """Start accepting connections. ConfigError if another process listens on this port."""
+        assert self._listening is not None, "the server is not bound to a port"
         self._listening.listen()
         self._idle = asyncio.create_task(self.endpoint.close_idle(self._config.max_idle_seconds), name="close idle")
 
     def stop_listening(self) -> None:
-        """Take no new connections; those that are there go on."""
+        """Stop accepting connections; existing ones continue."""
         if self._listening is not None:
             self._listening.close()
 
     def reload_tls(self) -> None:
-        """Read the certificate again, for connections to come. ConfigError if it cannot be used: the old one stays."""
+        """Reload the certificate for new connections. ConfigError if it is unusable; the old one stays."""
         self._context = self._named_context() or self._context
 
     async def close(self) -> None:
-        """Stop listening, close the connections, wait for all that still runs."""
+        """Stop listening, close the connections, wait for everything still running."""
         self.stop_listening()
-        # Whoever was accepted in this turn gets to its first step, where its socket is taken care of.
+        # Let tasks of connections accepted in this turn start, so that they close their sockets.
         await asyncio.sleep(0)
         tasks = [task for task in (self._idle, self._making_context, *self._admissions) if task is not None]
         for task in tasks:
@@ -137,7 +137,7 @@ class RemotingServer:
         await self.endpoint.close()
 
     def _named_context(self) -> ssl.SSLContext | None:
-        """The TLS context of the certificate in the settings, so that a wrong one stops the start."""
+        """The TLS context from the settings, made now so that a bad certificate stops the start."""
         tls = self._tls
         if tls.mode is TlsMode.ENFORCING and not tls.server_cert and not tls.test_mode:
             raise ConfigError("tls.server.mode is enforcing, but tls.server.certPath names no certificate")
@@ -156,23 +156,23 @@ class RemotingServer:
         task.add_done_callback(self._admissions.discard)
 
     async def _admit(self, sock: socket.socket) -> None:
-        """Make a connection of `sock`, once its first byte has said what it speaks."""
+        """Make a connection from `sock`, once its first byte tells TLS from plain text."""
         peer = _peername(sock)
         try:
             with contextlib.ExitStack() as unless_welcome:
                 unless_welcome.callback(sock.close)
                 context = await self._welcome(sock)
                 unless_welcome.pop_all()
-            # From here on the transport owns the socket, and closes it whatever happens.
+            # From here on the transport owns the socket and closes it in any case.
             await self._connect(sock, context)
         except _Refused as exc:
             logger.warning("%s: speaks %s, which is refused here; closing", peer, exc)
         except (OSError, TimeoutError, PyroMQError) as exc:
-            # A peer that left, sent nothing, or failed its handshake: an every-day event on a public port.
+            # A peer that left, sent nothing, or failed its handshake: an everyday event on a public port.
             logger.info("%s: not admitted: %s", peer, str(exc) or type(exc).__name__)
 
     async def _welcome(self, sock: socket.socket) -> ssl.SSLContext | None:
-        """The context for a connection that speaks TLS, None for one in plain text. Raises when it is not wanted."""
+        """The context for a TLS connection, None for plain text. Raises if that kind is refused."""
         if self._tls.mode is TlsMode.DISABLED:
             return None
         async with asyncio.timeout(self._config.max_idle_seconds):
@@ -199,8 +199,8 @@ class RemotingServer:
 
     async def _server_context(self) -> ssl.SSLContext | None:
         if self._context is None:
-            # A self-signed certificate is made when the first client asks for it, and once; off the loop, since it
-            # takes a while.
+            # Make a self-signed certificate once, when the first client needs it; off the loop, since it takes
+            # a while.
             if self._making_context is None:
                 making = asyncio.to_thread(server_context, self._tls)
                 self._making_context = asyncio.create_task(making, name="TLS context")
@@ -209,11 +209,11 @@ class RemotingServer:
 
 
 class _Refused(Exception):
-    """What the peer speaks is not wanted here."""
+    """The peer speaks TLS or plain text, and this server refuses it."""
 
 
 async def _peek(sock: socket.socket) -> int:
-    """The first byte that `sock` will read, left unread. ConnectionError when the peer left without sending any."""
+    """Peek at the first byte of `sock`. ConnectionError if the peer left without sending any."""
     loop = asyncio.get_running_loop()
     while True:
         try:

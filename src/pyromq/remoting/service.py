@@ -1,4 +1,4 @@
-"""A server as a whole: one `run` for those who run it as a program, `async with` for those who embed it."""
+"""A whole server: `run` it as a program, or embed it with `async with`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 class Service(ABC):
-    """Entered, it runs in a task of its own and can be reached; left, it has stopped, or raises what went wrong."""
+    """Once entered, it runs in its own task and can be reached; leaving stops it, or raises what went wrong."""
 
     _running: asyncio.Task[None] | None = None
 
     @abstractmethod
     async def run(self, listening: Callable[[], None] | None = None) -> None:
-        """Serve until cancelled; every task starts and ends in here. Calls `listening` once clients can connect."""
+        """Serve until cancelled; every task starts and ends here. Calls `listening` once clients can connect."""
 
     @abstractmethod
     def reload(self) -> None:
-        """Read again what may change while it runs, such as certificates. What cannot be used changes nothing."""
+        """Reload what may change at run time, such as certificates. Unusable ones change nothing."""
 
     async def __aenter__(self) -> Self:
         listening = asyncio.get_running_loop().create_future()
@@ -43,6 +43,6 @@ class Service(ABC):
             self._running.result()
 
     async def ended(self) -> None:
-        """Return when it has ended by itself, or raise why it did. Cancelling this stops nothing."""
+        """Wait until it ends on its own, or raise why it did. Cancelling this stops nothing."""
         assert self._running is not None
         await asyncio.shield(self._running)

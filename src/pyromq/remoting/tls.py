@@ -1,6 +1,6 @@
 """TLS beside plain text on one port, and for clients.
 
-A new connection's first byte tells which it speaks: a TLS handshake starts with 0x16, a legal frame with 0x00.
+The first byte of a connection tells them apart: a TLS handshake starts with 0x16, a legal frame with 0x00.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HANDSHAKE = 0x16
 
 
 class TlsMode(Enum):
-    """What a server does with a connection that speaks TLS, or does not."""
+    """Whether a server accepts TLS, plain text, or both."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -33,7 +33,7 @@ class TlsConfig:
     config_file: str = option(
         "tls.config.file",
         "/etc/rocketmq/tls.properties",
-        "A properties file with more `tls.*` keys, which count where nothing else sets them.",
+        "Properties file with more `tls.*` keys; they apply where nothing else sets them.",
     )
     mode: TlsMode = option(
         "tls.server.mode", TlsMode.PERMISSIVE, "`enforcing` refuses plain text, `disabled` refuses TLS."
@@ -41,11 +41,11 @@ class TlsConfig:
     test_mode: bool = option(
         "tls.test.mode.enable",
         True,
-        "Serve a self-signed certificate when none is named, and trust any server. Turn it off in production.",
+        "Serve a self-signed certificate if none is set, and trust any server. Set to false in production.",
     )
     server_cert: str = option("tls.server.certPath", "", "Certificate chain of the server, PEM.")
     server_key: str = option("tls.server.keyPath", "", "Private key of the server, PEM.")
-    server_key_password: str = option("tls.server.keyPassword", "", "Password of that key.", secret=True)
+    server_key_password: str = option("tls.server.keyPassword", "", "Password of the server's key.", secret=True)
     server_auth_client: bool = option(
         "tls.server.authClient", False, "Ask clients for a certificate and check those that send one."
     )
@@ -61,13 +61,15 @@ class TlsConfig:
     client_trust: str = option("tls.client.trustCertPath", "", "Clients: certificates to check servers against, PEM.")
     client_cert: str = option("tls.client.certPath", "", "Clients: own certificate chain, PEM.")
     client_key: str = option("tls.client.keyPath", "", "Clients: own private key, PEM.")
-    client_key_password: str = option("tls.client.keyPassword", "", "Clients: password of that key.", secret=True)
+    client_key_password: str = option(
+        "tls.client.keyPassword", "", "Clients: password of the private key.", secret=True
+    )
 
 
 def with_tls_file(settings: Settings) -> Settings:
-    """`settings`, completed by the file that they name for TLS. ConfigError if one was chosen and cannot be read.
+    """`settings`, completed from the TLS file they name. ConfigError if it was set explicitly and cannot be read.
 
-    A default that stands in the server's own file was not chosen: there all settings are written down when one changes.
+    The default path in the server's own file does not count as explicit: a run-time change writes all settings there.
     """
     defaults = TlsConfig()
     config = settings[TlsConfig]
@@ -84,9 +86,9 @@ def with_tls_file(settings: Settings) -> Settings:
 
 
 def server_context(config: TlsConfig) -> ssl.SSLContext | None:
-    """What a server needs to speak TLS; None when it has no certificate and may not make one.
+    """A server's TLS context; None if it has no certificate and may not make one.
 
-    Making one takes some milliseconds and imports `cryptography`: call it off the event loop.
+    Making one takes some milliseconds and imports `cryptography`: call this off the event loop.
     """
     if not config.server_cert and not config.test_mode:
         return None
@@ -103,7 +105,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext | None:
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """What a client needs to speak TLS. Host names are never checked: brokers are known by address."""
+    """A client's TLS context. Host names are never checked: brokers are known by address."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     if config.client_auth_server:
@@ -117,7 +119,7 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def _load_cert(context: ssl.SSLContext, cert: str, key: str, password: str) -> None:
-    # A function keeps OpenSSL from asking on the terminal when the key turns out to be encrypted.
+    # With a function, OpenSSL does not ask on the terminal if the key is encrypted.
     try:
         context.load_cert_chain(cert, key or None, lambda: password)
     except (OSError, ValueError) as exc:  # an SSLError is an OSError; ValueError: a password beyond any limit
@@ -135,7 +137,7 @@ def _load_trust(context: ssl.SSLContext, trust: str, key: str) -> None:
 
 
 def _load_self_signed(context: ssl.SSLContext) -> None:
-    # The ssl module takes certificates from files only.
+    # The ssl module reads certificates only from files.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "self-signed.pem")
         path.write_bytes(self_signed())

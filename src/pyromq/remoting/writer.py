@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-# Pieces up to this size are worth copying into one buffer; larger ones go to the system as they are.
+# Copying pieces up to this size into one buffer pays off; larger ones go to the system uncopied.
 _COPY = 16 * 1024
 
 
 class TickWriter:
-    """Joins the frames written during one tick into one send; large pieces are passed on without a copy.
+    """Joins the frames written during one tick into one send; large pieces are not copied.
 
-    A send costs more than everything else about a small reply, and a read brings many requests at once.
+    A send costs more than everything else about a small reply, and one read often brings many requests.
     """
 
     __slots__ = ("_limit", "_loop", "_pieces", "_size", "_transport", "_written")
@@ -29,7 +29,7 @@ class TickWriter:
         self._written = 0
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Send `pieces` with the others of this tick, at once when more than the limit has come together."""
+        """Send `pieces` with the others of this tick, or at once if they exceed the limit."""
         if not self._pieces:
             self._loop.call_soon(self.flush)
         self._pieces += pieces
@@ -39,7 +39,7 @@ class TickWriter:
             self.flush()
 
     def write_frame(self, frame: bytes) -> None:
-        """As `write`, for a single piece."""
+        """Like `write`, for a single piece."""
         if not self._pieces:
             self._loop.call_soon(self.flush)
         self._pieces.append(frame)
@@ -58,7 +58,7 @@ class TickWriter:
         return self._written - self._transport.get_write_buffer_size()
 
     def drop(self) -> None:
-        """Forget what was not handed over yet."""
+        """Drop everything not yet handed over."""
         self._pieces, self._size = [], 0
 
     def flush(self) -> None:

@@ -50,7 +50,7 @@ def new_broker(folder, *sets, namesrv_addr=None, disk=None):
         "maxHashSlotNum=1000",
         "maxIndexNum=4000",
         "drainSeconds=0",
-        # A test may hold up the loop that it shares with the broker, which is no overload.
+        # A test may hold up the loop it shares with the broker; that is not overload.
         "brokerFastFailureEnable=false",
     ]
     return Broker(load_settings(sets=[*settings, *sets], namesrv_addr=namesrv_addr), disk=disk)

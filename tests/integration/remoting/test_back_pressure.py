@@ -97,7 +97,7 @@ async def test_a_peer_that_does_not_read_is_cut_off_when_late_replies_pile_up(st
         await eventually(lambda: not server.connections and not server.endpoint.tasks)
         records = [record for record in caplog.records if record.name.startswith("pyromq")]
         (line,) = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
-        assert line.startswith(f"{peer.address}: peer does not read, 4")
+        assert line.startswith(f"{peer.address}: peer does not read; 4")
 
 
 @pytest.mark.slow
