@@ -1,6 +1,6 @@
-"""Fakes and fixtures for tests of what is built on PyroMQ. Nothing else of ours imports them.
+"""Fakes and fixtures for testing programs built on PyroMQ. Nothing else in PyroMQ imports them.
 
-Each name is imported when it is first asked for: pytest loads `plugin` in every project where PyroMQ is installed.
+Each name loads on first use: pytest loads `plugin` in every project where PyroMQ is installed.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 
 class Clock:
-    """Called, it gives seconds since 1970, as `time.time` does; by default those of 2023-11-14 22:13:20 UTC."""
+    """Calling it returns seconds since 1970, like `time.time`; it starts at 2023-11-14 22:13:20 UTC by default."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.millis = round(now * 1000)
 
     def __call__(self) -> float:
-        # A tenth of a millisecond more, so that whoever cuts this to milliseconds gets the very one.
+        # A tenth of a millisecond more, so that truncating to milliseconds gives this very one.
         return (self.millis + 0.1) / 1000
 
     def __repr__(self) -> str:

@@ -22,12 +22,12 @@ from pyromq.remoting import run
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What suits a cluster that is gone in a minute: small files, nothing to wait for when it stops.
+# Settings for a short-lived cluster: small files, a quick stop.
 _SETTINGS = (
     "mappedFileSizeCommitLog=64m",
     "traceTopicEnable=true",
     "drainSeconds=0",
-    # A test may hold up the loop that it shares with the broker, which is no overload.
+    # A test may hold up the loop it shares with the broker; that is not overload.
     "brokerFastFailureEnable=false",
 )
 
@@ -35,8 +35,8 @@ _SETTINGS = (
 class Cluster:
     """A name server and the broker `broker-a`, reachable from this machine only.
 
-    Without a `folder` its messages go with it. `settings` are those of a broker.conf, `"key=value"`, and win over what
-    a small cluster has otherwise.
+    Without a `folder` its messages are deleted with it. `settings` are `"key=value"` lines as in broker.conf, and
+    override a small cluster's defaults.
     """
 
     def __init__(self, folder: Path | None = None, *settings: str) -> None:
@@ -74,7 +74,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def running_cluster(folder: Path | None = None, *settings: str) -> Iterator[Cluster]:
-    """A cluster that runs in a thread of its own while the block does."""
+    """A cluster that runs in its own thread until the block ends."""
     cluster = Cluster(folder, *settings)
     started = threading.Event()
     failures: list[BaseException] = []
@@ -90,7 +90,7 @@ def running_cluster(folder: Path | None = None, *settings: str) -> Iterator[Clus
     def work() -> None:
         try:
             run(life())
-        except BaseException as exc:  # handed to whoever waits for the start, or for the end
+        except BaseException as exc:  # raised where the start or the end is awaited
             failures.append(exc)
         finally:
             started.set()
@@ -103,7 +103,7 @@ def running_cluster(folder: Path | None = None, *settings: str) -> Iterator[Clus
             yield cluster
     finally:
         for loop, ended in stop:
-            with contextlib.suppress(RuntimeError):  # it ended by itself
+            with contextlib.suppress(RuntimeError):  # it ended on its own
                 loop.call_soon_threadsafe(ended.set)
         thread.join()
     if failures:

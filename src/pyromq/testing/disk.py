@@ -1,4 +1,4 @@
-"""A disk that fails when it is told to.
+"""A disk that fails on demand.
 
     disk = FaultyDisk()
     store = MessageStore(StoreConfig(root=...), disk=disk)
@@ -8,7 +8,7 @@
     disk.release_syncs()    # ... until now
     disk.fail_syncs()       # and from now on it fails
 
-Everything but syncing is done by the real disk. The switches may be thrown from any thread.
+The real disk does everything but syncing. Any thread may use the switches.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class _Fault(NamedTuple):
 
 
 class FaultyDisk(Disk):
-    """The real disk with switches. `where`, if given, is a part of the paths that are concerned: "consumequeue".
+    """The real disk with switches. `where`, if given, limits them to paths that contain it, such as "consumequeue".
 
-    `syncs`, `folder_syncs`, `writes` and `deletes` count what was asked of it, failed or not.
+    `syncs`, `folder_syncs`, `writes` and `deletes` count the calls, failed ones included.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class FaultyDisk(Disk):
         self.folder_syncs = 0
         self.writes = 0
         self.deletes = 0
-        # What `used_ratio` says, if it is not to be the truth.
+        # What `used_ratio` reports instead of the truth, if set.
         self.used: float | None = None
         self._space: int | None = None
         self._faults: dict[str, _Fault] = {}
@@ -51,7 +51,7 @@ class FaultyDisk(Disk):
     # Switches
 
     def fill(self, space: int = 0) -> None:
-        """Let the disk be full after `space` more bytes. A write that is too long is done as far as there is space."""
+        """Make the disk full after `space` more bytes. A longer write is cut off there."""
         self._space = space
 
     def free(self) -> None:
@@ -111,7 +111,7 @@ class FaultyDisk(Disk):
             self.is_held.set()
             self._flowing.wait()
             self.is_held.clear()
-        # Not asked of the real disk: nobody pulls that plug, and tests are faster without.
+        # Not passed to the real disk: its power will not fail, and tests are faster without.
         self._check("sync", path)
 
     def sync_file_system(self, folder: Path) -> bool:

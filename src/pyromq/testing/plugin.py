@@ -1,13 +1,13 @@
-"""The pytest plugin: fixtures with a real broker. Installed with PyroMQ, nothing has to be imported or configured.
+"""The pytest plugin: fixtures with a real broker. It comes with PyroMQ; there is nothing to import or configure.
 
-    pyromq_broker          an empty one for each test, up in a fraction of a second, gone with its files afterwards
-    pyromq_session_broker  one for the whole run: give each test topics of its own
+    pyromq_broker          an empty one for each test, up in a fraction of a second, deleted with its files afterwards
+    pyromq_session_broker  one for the whole run: give each test its own topics
 
     [tool.pytest.ini_options]
     pyromq_settings = ["enablePropertyFilter=true"]    # keys of broker.conf, for both
 
-Importing this must cost nothing: pytest does it in every project where PyroMQ is installed. What the fixtures need is
-imported by the first that is used.
+Importing this must cost nothing: pytest does it in every project where PyroMQ is installed. The fixtures import what
+they need on first use.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def pyromq_broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
-    """A name server and a broker of its own for this test, empty, on free ports."""
+    """A name server and an empty broker for this test alone, on free ports."""
     with _running(request.config) as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def pyromq_session_broker(request: pytest.FixtureRequest) -> Iterator[TestBroker]:
-    """A name server and a broker for the whole run. Tests share its topics and groups, so their names must differ."""
+    """A name server and a broker for the whole run. Tests share its topics and groups, so use different names."""
     with _running(request.config) as broker:
         yield broker
 

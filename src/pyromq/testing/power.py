@@ -7,10 +7,10 @@
     abandon(store)                          # as `kill -9`: nothing is flushed, written or tidied up
     disk.lose_power(elsewhere, Random(7))   # now, or at any earlier moment: what the disk may hold afterwards
 
-A killed process leaves the page cache behind, so whatever it wrote is there. A power failure takes the page cache with
-it: what was not synced may be there, or not, page by page and in any order; pages may be torn between their sectors;
-names that came or went may have done so, or not, until their folder was synced. One thing is taken for granted, as
-every journaling file system has it: a new file does not get its name before it gets the size it was made with.
+A killed process leaves the page cache behind, so everything it wrote is there. A power failure loses the page cache:
+unsynced data may be there or not, page by page and in any order; pages may be torn between sectors; names created or
+removed may be so or not, until their folder was synced. We assume one thing, as every journaling file system does: a
+new file does not get its name before it gets the size it was made with.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _GONE = 0  # in place of the number of a file
 
 
 def abandon(store: MessageStore) -> None:
-    """Let go of an open store, or of one that failed to open, as if its process had been killed.
+    """Drop an open store, or one that failed to open, as if its process had been killed.
 
-    Its threads end and its lock and descriptors are freed. What was only in memory is lost, nothing more is synced, and
-    its files stay as they are: those that were to be deleted, the one made in advance, the mark of a crash.
+    Its threads end and its lock and descriptors are freed. Everything only in memory is lost, nothing more is synced,
+    and its files stay: those about to be deleted, the one made in advance, the abort file.
     """
     store.flusher.error = StoreNotWritable("killed")  # so that its thread flushes no more
     store._removal.take(store.root)
@@ -86,10 +86,10 @@ Event: TypeAlias = Made | Wrote | Synced | FolderSynced | Deleted | Noted
 
 
 class RecordingDisk(Disk):
-    """The real disk, which remembers every change under `root` in the order in which they were made.
+    """The real disk, recording every change under `root` in order.
 
-    What is there when it is made counts as safe. Several stores may use it one after the other: the next one finds what
-    a killed one left. Any thread may use it.
+    Files that exist when it is made count as safe. Several stores may use it one after the other: the next one finds
+    what a killed one left. Any thread may use it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -106,16 +106,16 @@ class RecordingDisk(Disk):
             self.sync_folder(folder)
 
     def note(self, value: Any) -> None:
-        """Remember `value` among the changes: all before it were made, none of those behind it."""
+        """Record `value` among the changes: all before it were made, none after it."""
         with self._lock:
             self.events.append(Noted(value))
 
     def notes(self, at: int | None = None) -> list[Any]:
-        """What was noted among the first `at` events, or all."""
+        """The values noted among the first `at` events, or all."""
         return [event.value for event in self.events[:at] if isinstance(event, Noted)]
 
     def lose_power(self, into: Path, random: Random, at: int | None = None) -> None:
-        """Make the folder `into`, with what the disk may hold if power fails after the first `at` events, or now."""
+        """Write to the folder `into` what the disk may hold if power fails after the first `at` events, or now."""
         with self._lock:
             events = self.events[:at]
         state = _State(self.root)
@@ -172,7 +172,7 @@ class RecordingDisk(Disk):
             self.events.append(Deleted(path))
 
     def _number(self, fd: int) -> int:
-        """The number of an open file. One that was made without us becomes known here."""
+        """The number of an open file. Files created without us become known here."""
         stat = os.fstat(fd)
         number = self._numbers.get((stat.st_dev, stat.st_ino))
         if number is None:
@@ -187,7 +187,7 @@ class RecordingDisk(Disk):
         return number
 
     def _look(self, folder: Path) -> list[Path]:
-        """Take note of files in `folder` that were made or removed without us. Returns the folders in it."""
+        """Record files in `folder` that were created or removed without us. Returns the folders in it."""
         here = list(folder.iterdir())
         for path in here:
             if path.is_file() and path not in self._known:
@@ -200,7 +200,7 @@ class RecordingDisk(Disk):
 
 @dataclass(slots=True)
 class _File:
-    """What the disk holds for certain, and the writes since."""
+    """What the disk certainly holds, and the writes since."""
 
     content: bytearray
     pending: list[Wrote] = field(default_factory=list)
@@ -233,7 +233,7 @@ class _State:
                 self._now.get(path.parent, {}).pop(path.name, None)
 
     def write(self, into: Path, random: Random) -> None:
-        """Write what may be left, as `random` has it, into the folder `into`."""
+        """Write what may be left, chosen by `random`, into the folder `into`."""
         # Nothing that was not synced is left, or all of it, or anything in between.
         likely = random.choice((0.0, 0.1, 0.5, 0.9, 1.0, 1.0))
         likely_data = random.choice((likely, random.random()))
@@ -247,7 +247,7 @@ class _State:
         for name in sorted({*now, *safe}):
             old, new = safe.get(name, _GONE), now.get(name, _GONE)
             if old != new and random.random() >= likely:
-                # A name that went and came again may have got no further than going.
+                # A name that was removed and created again may only have been removed.
                 new = _GONE if _GONE not in (old, new) and random.random() < 0.3 else old
             if new is None:
                 self._write_folder(folder / name, into / name, random, likely, likely_data)
@@ -265,7 +265,7 @@ def _overwrite(content: bytearray, write: Wrote, start: int, end: int) -> None:
 
 
 def _after_power_loss(file: _File, random: Random, likely: float) -> bytes:
-    """The content of a file of whose pending writes each page got as many as `random` has it."""
+    """The content of a file if each page got a random number of its pending writes."""
     content = bytearray(file.content)
     pages: dict[int, list[Wrote]] = {}
     for write in file.pending:

@@ -1,8 +1,8 @@
-"""A line that tests can break: a proxy between two peers that cuts, pauses, delays, garbles and restores.
+"""A connection that tests can break: a proxy between two peers that cuts, pauses, delays, garbles and restores.
 
     async with Proxy("127.0.0.1:10911") as proxy:
         ...                 # let a client connect to proxy.address instead
-        proxy.pause()       # from now on nothing gets through, and nobody is told
+        proxy.pause()       # from now on nothing gets through, and neither peer knows
         proxy.resume()
         proxy.cut()         # both ends see their connection reset; they may connect again
 
@@ -29,8 +29,8 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset instead of 
 class Proxy:
     """Passes the bytes of any number of connections to `target` (`host:port`) and back.
 
-    Every switch acts on the connections that are there and on those to come. A switch is a plain call, not a
-    coroutine: it has worked when it returns. `port` is where it listens, any that is free unless one is named.
+    Every switch acts on existing and future connections. A switch is a plain call, not a coroutine: it has taken
+    effect when it returns. It listens on `port`, or on any free one.
     """
 
     def __init__(self, target: str, port: int = 0) -> None:
@@ -46,13 +46,13 @@ class Proxy:
 
     @property
     def address(self) -> str:
-        """Where to connect instead of the target."""
-        assert self._server is not None, "the proxy does not run"
+        """The address to connect to instead of the target."""
+        assert self._server is not None, "the proxy is not running"
         return format_address(self._server.sockets[0].getsockname())
 
     @property
     def connections(self) -> int:
-        """How many connections go through at the moment."""
+        """How many connections go through it now."""
         return len(self._lines)
 
     async def __aenter__(self) -> Self:
@@ -69,7 +69,7 @@ class Proxy:
         await asyncio.gather(*lines, return_exceptions=True)
 
     def cut(self) -> None:
-        """Reset every connection, on both ends, with whatever is under way."""
+        """Reset every connection on both ends, losing data in flight."""
         for line, writers in self._lines.items():
             _reset(writers)
             line.cancel()
@@ -79,25 +79,25 @@ class Proxy:
         self._refusing = True
 
     def restore(self) -> None:
-        """Undo every switch: accept, pass on, without delay, as it is."""
+        """Undo every switch: accept connections and pass bytes on unchanged, without delay."""
         self._refusing = False
         self._delay = 0.0
         self._garble = 0
         self.resume()
 
     def pause(self) -> None:
-        """Pass nothing on, in both directions; what was sent meanwhile arrives after `resume`."""
+        """Pass nothing on in either direction; bytes sent meanwhile arrive after `resume`."""
         self._flowing.clear()
 
     def resume(self) -> None:
         self._flowing.set()
 
     def delay(self, seconds: float) -> None:
-        """Pass every piece on so much later; pieces of one direction follow each other, as on a slow line."""
+        """Delay every piece by this time; pieces of one direction stay in order, as on a slow line."""
         self._delay = seconds
 
     def garble(self, count: int = 1) -> None:
-        """Turn the first bytes of the next pieces, `count` of them in all, into others."""
+        """Garble the next `count` bytes that pass."""
         self._garble = count
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -113,7 +113,7 @@ class Proxy:
                 pumps.create_task(self._pump(reader, far_writer), name="proxy there")
                 pumps.create_task(self._pump(far_reader, writer), name="proxy back")
         except* (OSError, asyncio.CancelledError):
-            _reset(writers)  # one end is gone, or the line was cut: so is the other
+            _reset(writers)  # one end is gone, or the line was cut: close the other too
         finally:
             for each in writers:
                 each.close()

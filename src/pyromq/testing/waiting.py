@@ -1,4 +1,4 @@
-"""TestBroker: a cluster in a thread, with what a test mostly asks of one: send this, wait for that.
+"""TestBroker: a cluster in a thread, with what tests usually need: send this, wait for that.
 
     def test_a_paid_order_is_shipped(pyromq_broker):
         pyromq_broker.send("orders", b'{"id": 1, "paid": true}')
@@ -6,7 +6,7 @@
         [shipped] = pyromq_broker.wait_for("shipments")
         assert shipped.body == b"1"
 
-Everything waits for what is awaited and no longer, and gives up with a sentence that says what was there instead.
+Every wait ends as soon as its condition holds; if it gives up, the error says what was there instead.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _NOT_THERE = (ConsumerNotOnline, TopicNotFound, RouteNotFound)
 
 
 class NotThereInTime(AssertionError):
-    """What a test waited for did not happen. An AssertionError, so that pytest shows it as a failure."""
+    """What a test waited for did not happen. An AssertionError, so that pytest reports a failure."""
 
 
 class TestBroker:
     """A running cluster, for tests without an event loop; any thread may use it.
 
-    `namesrv` is the address to point the code under test at. Reading here belongs to no group and commits nothing, so
-    it takes no message from anybody.
+    `namesrv` is the address for the code under test. Reading here uses no group and commits nothing, so it takes no
+    messages from anyone.
     """
 
-    __test__ = False  # for pytest, which takes the name for that of a test
+    __test__ = False  # for pytest, which would take the class for a test
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -65,7 +65,7 @@ class TestBroker:
         return self._admin
 
     def create_topic(self, topic: str, *, queues: int = 4) -> None:
-        """Make a topic. Without it the first message does, with as many queues as the broker gives by itself."""
+        """Create a topic. Otherwise the first message does, with the broker's default number of queues."""
         self.admin.topics.create(topic, read_queues=queues, write_queues=queues)
 
     def send(
@@ -88,7 +88,7 @@ class TestBroker:
         return self._producer.send(message, shard_key=shard_key)
 
     def messages(self, topic: str) -> list[ReceivedMessage]:
-        """All that is in a topic now, in the order in which it was stored; nothing if it does not exist."""
+        """All messages in a topic now, in the order they were stored; none if it does not exist."""
         try:
             ends = self.admin.topics.stats(topic)
         except (TopicNotFound, RouteNotFound):
@@ -112,7 +112,7 @@ class TestBroker:
         where: Callable[[ReceivedMessage], object] = lambda message: True,
         timeout: float = PATIENCE,
     ) -> list[ReceivedMessage]:
-        """The messages of a topic for which `where` is true, once there are `count` of them or more."""
+        """Wait until a topic has `count` messages or more for which `where` is true, and return them."""
         deadline = time.monotonic() + timeout
         while True:
             there = self.messages(topic)
@@ -121,12 +121,12 @@ class TestBroker:
             if time.monotonic() > deadline:
                 raise NotThereInTime(
                     f"{len(found)} of {count} messages in topic {topic} within {timeout:g} s; "
-                    f"it has {len(there)} in all: {_shown(there)}"
+                    f"the topic has {len(there)} in all: {_shown(there)}"
                 )
             time.sleep(_PAUSE)
 
     def wait_until_consumed(self, group: str, topic: str | None = None, *, timeout: float = PATIENCE) -> None:
-        """Return once a group has read everything that is in its topics, or in one of them."""
+        """Wait until a group has read everything in its topics, or in one of them."""
         deadline = time.monotonic() + timeout
         while (lag := self._lag(group, topic)) != 0:
             if time.monotonic() > deadline:
@@ -146,14 +146,14 @@ class TestBroker:
         return self._reader
 
     def _lag(self, group: str, topic: str | None) -> int | None:
-        """How many messages a group has still to read; None if it is not known to have read any.
+        """How many messages a group has yet to read; None if it is not known to have read any.
 
-        Members commit every few seconds only, so they are asked themselves how far they are.
+        Members commit only every few seconds, so this asks the members themselves.
         """
         done: dict[MessageQueue, int] = {}
         with contextlib.suppress(*_NOT_THERE):
             done |= {row.queue: row.consumer_offset for row in self.admin.groups.progress(group).rows}
-        with contextlib.suppress(*_NOT_THERE, RequestTimeout):  # who was asked may just have left
+        with contextlib.suppress(*_NOT_THERE, RequestTimeout):  # the member may just have left
             for member in self.admin.groups.connections(group).connection_set:
                 for queue, held in self.admin.clients.running_info(group, member.client_id).mq_table.items():
                     done[queue] = max(held.commit_offset, done.get(queue, 0))
