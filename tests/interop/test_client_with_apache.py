@@ -225,7 +225,7 @@ async def test_a_request_that_nobody_answers_in_time_fails(
 
         async with consumer_of(f"g-{topic}", topic, late, client=apache.client()):
             await asyncio.wait_for(answered.wait(), SOON)
-            await eventually(lambda: "nobody waits for the reply" in caplog.text, "the late reply is noted")
+            await eventually(lambda: "no request waits for the reply" in caplog.text, "the late reply is noted")
 
 
 # Transactions

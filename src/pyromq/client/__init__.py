@@ -1,7 +1,7 @@
-"""Producers, consumers and the admin client, asyncio first; `pyromq.sync` has the same for programs without a loop.
+"""Producers, consumers and the admin client on asyncio; `pyromq.sync` has the same for programs without a loop.
 
-Each name is imported when it is first asked for: the command line needs only the admin client, and all of them together
-take longer to import than its commands to run.
+Each name loads on first use: the command line needs only the admin client, and importing all of them takes longer than
+a command runs.
 """
 
 from __future__ import annotations

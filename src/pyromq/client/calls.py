@@ -1,7 +1,7 @@
-"""The requests that clients send to brokers, one coroutine each; a refusal is raised as the error for its code.
+"""The requests that clients send to brokers, one coroutine each; a refusal raises the error for its code.
 
-Addresses are those of the broker's listener. Where RocketMQ's clients use the VIP channel, a second port two below it
-that pulls cannot crowd out, so do these when it is switched on. Names of topics and groups are those of the wire.
+Addresses are those of the broker's listener. Like RocketMQ's clients, these can use the VIP channel, a second port two
+below it that pulls cannot crowd out. Topic and group names are those on the wire.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ LOCK_TIMEOUT = 1.0
 
 
 class BrokerCalls:
-    """Asks brokers. `timeout` None means `api_timeout`, or what RocketMQ's clients take for that request.
+    """Asks brokers. `timeout` None means `api_timeout`, or the default of RocketMQ's clients for that request.
 
-    Raises a BrokerError for a refusal, ConnectFailed when nothing was sent, and ConnectionLost or RequestTimeout when
-    the request may have taken effect.
+    Raises a BrokerError for a refusal, ConnectFailed if nothing was sent, and ConnectionLost or RequestTimeout if the
+    request may have taken effect.
     """
 
     def __init__(self, remoting: RemotingClient, api_timeout: float = 3.0, *, vip_channel: bool = False) -> None:
@@ -67,18 +67,18 @@ class BrokerCalls:
         self._vip_channel = vip_channel
 
     def vip(self, address: str) -> str:
-        """Where to send what may use the VIP channel: `address` itself unless that is switched on."""
+        """The address for requests that may use the VIP channel: `address` itself unless that is switched on."""
         if not self._vip_channel:
             return address
         try:
             return vip_address(address)
-        except ValueError:  # there is no port two below, or this is no address, which connecting to it will say
+        except ValueError:  # no port two below, or not an address, as connecting will show
             return address
 
     async def invoke(
         self, address: str, command: Command, timeout: float | None = None, *, vip: bool = True
     ) -> Command:
-        """The reply to `command`, which says success; anything else is raised."""
+        """The reply to `command`; raises unless it says success."""
         reply = await self.ask(address, command, timeout, vip=vip)
         if reply.code != ResponseCode.SUCCESS:
             raise broker_error(reply.code, reply.remark, address)
@@ -94,7 +94,7 @@ class BrokerCalls:
             raise unreachable(exc) from exc
 
     async def oneway(self, address: str, command: Command, timeout: float | None = None, *, vip: bool = False) -> None:
-        """Send `command`, which nobody answers. An error means that it was not sent."""
+        """Send `command` one-way. An error means that it was not sent."""
         if vip:
             address = self.vip(address)
         try:
@@ -112,7 +112,7 @@ class BrokerCalls:
         set_zero_if_not_found: bool | None = None,
         timeout: float | None = None,
     ) -> int | None:
-        """What `group` committed for `queue`; None if it never did (22). Every other refusal is raised."""
+        """The offset `group` committed for `queue`; None if it never did (22). Raises any other refusal."""
         header = QueryConsumerOffset(group, queue.topic, queue.queue_id, set_zero_if_not_found)
         request = Command.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
         reply = await self.ask(address, request, OFFSET_TIMEOUT if timeout is None else timeout)
@@ -132,7 +132,7 @@ class BrokerCalls:
         oneway: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Commit `offset`. One-way it is on its way when this returns, otherwise it is stored."""
+        """Commit `offset`. When this returns it is stored, or, if one-way, on its way."""
         header = UpdateConsumerOffset(group, queue.topic, queue.queue_id, offset)
         request = Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=oneway)
         limit = OFFSET_TIMEOUT if timeout is None else timeout
@@ -148,7 +148,7 @@ class BrokerCalls:
         return reply.header(OffsetReply).offset
 
     async def min_offset(self, address: str, queue: MessageQueue, timeout: float | None = None) -> int:
-        """The offset of the oldest message that `queue` still has."""
+        """The offset of the oldest message in `queue`."""
         header = GetMinOffset(queue.topic, queue.queue_id)
         reply = await self.invoke(address, Command.request(RequestCode.GET_MIN_OFFSET, header), timeout)
         return reply.header(OffsetReply).offset
@@ -178,7 +178,7 @@ class BrokerCalls:
     async def lock(
         self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue], timeout: float | None = None
     ) -> set[MessageQueue]:
-        """Take queues for this client alone, or keep them; gives those that it holds now."""
+        """Lock queues for this client, or renew the locks; returns the queues it holds now."""
         body = LockBatchRequestBody(client_id=client_id, consumer_group=group, mq_set=list(queues))
         request = Command.request(RequestCode.LOCK_BATCH_MQ, body=body.encode())
         reply = await self.invoke(address, request, LOCK_TIMEOUT if timeout is None else timeout)
@@ -194,7 +194,7 @@ class BrokerCalls:
         oneway: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Give queues back."""
+        """Unlock queues."""
         body = UnlockBatchRequestBody(client_id=client_id, consumer_group=group, mq_set=list(queues))
         request = Command.request(RequestCode.UNLOCK_BATCH_MQ, body=body.encode(), oneway=oneway)
         limit = LOCK_TIMEOUT if timeout is None else timeout
@@ -211,12 +211,12 @@ class BrokerCalls:
         subscription: SubscriptionData,
         timeout: float | None = None,
     ) -> None:
-        """Raise why the broker would not serve `subscription`, if it would not."""
+        """Ask the broker to check `subscription`; raises if it would not serve it."""
         body = CheckClientRequestBody(client_id=client_id, group=group, subscription_data=subscription)
         await self.invoke(address, Command.request(RequestCode.CHECK_CLIENT_CONFIG, body=body.encode()), timeout)
 
     async def heartbeat(self, address: str, data: HeartbeatData, timeout: float | None = None) -> int:
-        """Say who is here; gives the broker's version."""
+        """Send a heartbeat; returns the broker's version."""
         request = Command.request(RequestCode.HEART_BEAT, body=data.encode())
         return (await self.invoke(address, request, timeout, vip=False)).version
 
@@ -228,27 +228,27 @@ class BrokerCalls:
         consumer_group: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Say goodbye for a group."""
+        """Unregister a group."""
         header = UnregisterClient(client_id, producer_group, consumer_group)
         await self.invoke(address, Command.request(RequestCode.UNREGISTER_CLIENT, header), timeout, vip=False)
 
     # Messages
 
     async def send_back(self, address: str, header: ConsumerSendMessageBack, timeout: float | None = None) -> None:
-        """Have a message delivered again later, or never, as its delay level says."""
+        """Ask for a message to be delivered again later, or never, as its delay level says."""
         request = Command.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
         await self.invoke(address, request, SEND_BACK_TIMEOUT if timeout is None else timeout)
 
     async def end_transaction(
         self, address: str, header: EndTransaction, remark: str | None = None, timeout: float | None = None
     ) -> None:
-        """Say how a transaction ended, one-way: if that gets lost, the broker asks."""
+        """Report how a transaction ended, one-way: if it gets lost, the broker asks."""
         request = Command.request(RequestCode.END_TRANSACTION, header, oneway=True)
         request.remark = remark
         await self.oneway(address, request, timeout)
 
     async def pull(self, address: str, header: PullMessage, timeout: float | None = None) -> Command:
-        """The reply to a pull: messages (0), or that there are none (19, 20, 21), which is no error."""
+        """The reply to a pull: messages (0), or none (19, 20, 21), which is not an error."""
         reply = await self.ask(address, Command.request(RequestCode.PULL_MESSAGE, header), timeout, vip=False)
         if reply.code not in _PULL_ANSWERS:
             raise broker_error(reply.code, reply.remark, address)
@@ -256,6 +256,6 @@ class BrokerCalls:
 
 
 def unreachable(exc: ConnectFailed) -> ConnectFailed:
-    """`exc` about a broker, saying where the address comes from: it is the most common mistake of a first set-up."""
-    hint = "this is the address that the broker advertises; if it is wrong from here, set brokerIP1 in its broker.conf"
+    """`exc` with a hint at where the address comes from: the most common mistake in a first set-up."""
+    hint = "the broker advertises this address; if you cannot reach it from here, set brokerIP1 in its broker.conf"
     return ConnectFailed(exc.peer, f"{exc.reason}; {hint}")

@@ -4,8 +4,8 @@
     async with Producer("orders", client=client) as producer, Consumer("billing", client=client) as consumer:
         ...
 
-A producer or consumer that is given no client makes its own; there is no hidden table of them. A client that was not
-started by its owner is started by its first member and closed with its last.
+A producer or consumer without a client makes its own; there is no hidden table of them. Unless you start a client
+yourself, its first member starts it and its last one closes it.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ _RUNNING = _State.RUNNING
 
 
 class Client:
-    """Connections, routes and timers for any number of producers and consumers, at most one for each group.
+    """Connections, routes and timers for any number of producers and consumers, at most one of each per group.
 
-    Making one needs no event loop and opens nothing. Started, it belongs to the loop that it was started in, and to
-    the process: a forked child cannot use it and must make its own.
+    Making one needs no event loop and opens nothing. Once started, it belongs to its event loop and process: a forked
+    child cannot use it and must make its own.
 
-    `namesrv` is `"host:port;host:port"` or a list; without it the environment's NAMESRV_ADDR counts, then, if given,
+    `namesrv` is `"host:port;host:port"` or a list; without it, the environment's NAMESRV_ADDR is used, then, if given,
     the address server at `namesrv_domain`. `tls=True` encrypts and trusts every server, as RocketMQ's own clients do
     by default; give an `ssl.SSLContext` to check certificates. `stream` marks the client of a pull consumer. Times are
     in seconds.
     """
 
-    # From the start on; before it there is nothing to be used.
+    # Set by the start.
     remoting: RemotingClient
     name_servers: NameServers
     routes: Routes
@@ -135,14 +135,14 @@ class Client:
         self.consumers: dict[str, ConsumerMember] = {}
         self.admins: dict[str, Member] = {}
         self.replies = Replies()
-        # Broker versions by address, out of the answers to heartbeats.
+        # Broker versions by address, from the answers to heartbeats.
         self.versions: dict[str, int] = {}
         self._state = _State.IDLE
         self._explicit = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lookup: asyncio.Task[None] | None = None
         self._heartbeats: Periodic
-        # Addresses that a heartbeat is on its way to, and those whose connection is new.
+        # Addresses with a heartbeat in flight, and those whose connection is new.
         self._beating: set[str] = set()
         self._fresh: set[str] = set()
         self._identify()
@@ -153,13 +153,13 @@ class Client:
     # Life
 
     async def start(self) -> Self:
-        """Start it and keep it running until `close`, whatever members come and go. Needs no server to be there."""
+        """Start it and keep it running until `close`, even without members. Does not need a server to be up."""
         self._explicit = True
         await self._open()
         return self
 
     async def close(self) -> None:
-        """Say goodbye for all members, end all tasks and connections. Always ends; a closed client stays closed."""
+        """Unregister all members, end all tasks and connections. Always ends; a closed client stays closed."""
         self._check_place()
         was_running = self._state is _State.RUNNING
         self._state = _State.CLOSED
@@ -176,7 +176,7 @@ class Client:
         await self.close()
 
     def check_open(self) -> None:
-        """Raise StateError unless this client can be used, here and now. Cheap enough to be asked by every send."""
+        """Raise StateError unless this client is usable here and now. Cheap enough for every send."""
         if self._state is not _RUNNING:
             raise StateError(f"client {self.client_id} is {self._state.value}")
         self._check_place()
@@ -184,16 +184,16 @@ class Client:
     # Members
 
     async def join(self, member: Member) -> None:
-        """Take a member in, and tell the brokers. The first one starts the client.
+        """Add a member and tell the brokers. The first one starts the client.
 
-        StateError if there is one of its kind and group already; then nothing has changed.
+        StateError, with nothing changed, if there is already one of its kind and group.
         """
         self._check_place()
         if self._state is _State.CLOSED:
             raise StateError(f"client {self.client_id} is closed")
         table, group = self._place_of(member)
         if group in table:
-            raise StateError(f"client {self.client_id} has a {_kind(member)} of group {member.group} already")
+            raise StateError(f"client {self.client_id} already has a {_kind(member)} of group {member.group}")
         table[group] = member
         try:
             await self._open()
@@ -203,9 +203,9 @@ class Client:
             raise
 
     async def leave(self, member: Member) -> None:
-        """Let a member go, and tell the brokers. The last one closes the client, unless it was started explicitly.
+        """Remove a member and tell the brokers. The last one closes the client, unless it was started explicitly.
 
-        Never raises what brokers answer or do not answer; ends in time bounded by `api_timeout`.
+        Never raises because of brokers; ends within a time bounded by `api_timeout`.
         """
         self._check_place()
         table, group = self._place_of(member)
@@ -224,7 +224,7 @@ class Client:
     # Heartbeats
 
     async def heartbeat(self, addresses: Iterable[str] | None = None) -> None:
-        """Tell brokers who is here: these, or all that need to know. Never raises; who does not answer is logged."""
+        """Send heartbeats to these brokers, or to all that need them. Never raises; failures are logged."""
         if not (self.producers or self.consumers) or self._state is not _State.RUNNING:
             return
         if addresses is None:
@@ -238,7 +238,7 @@ class Client:
         await asyncio.gather(*(self._beat(address, data) for address in set(addresses)))
 
     def wake_heartbeat(self) -> None:
-        """Have a heartbeat sent to everybody soon, without waiting for it."""
+        """Schedule a heartbeat to all brokers, without waiting for it."""
         self.check_open()
         self._heartbeats.wake()
 
@@ -268,12 +268,12 @@ class Client:
         for consumer in tuple(self.consumers.values()):
             consumer.wake_rebalance()
 
-    # What connections tell (a remoting ConnectionListener)
+    # Events of connections (a remoting ConnectionListener)
 
     def connected(self, connection: Connection) -> None:
-        """A broker that has just been connected to knows nobody: without a heartbeat it would refuse to serve.
+        """A newly connected broker does not know us: without a heartbeat it would refuse to serve.
 
-        A heartbeat that made the connection is on its way already.
+        A heartbeat that opened the connection is already on its way.
         """
         address = connection.context
         if self._state is not _State.RUNNING or address not in self.routes.addresses():
@@ -297,16 +297,16 @@ class Client:
         """Raise StateError if this client was started in another process or in another event loop."""
         if self._generation != identity.fork_generation():
             if self._state is not _State.RUNNING:
-                # Only made before the fork: nothing of it is shared, but an id of its own it needs.
+                # Made before the fork but not started: nothing is shared, but it needs its own id.
                 self._identify()
                 return
             raise StateError(f"client {self.client_id} belongs to the parent process; make a new one in this process")
         if self._state is _RUNNING and self._loop is not _running_loop():
-            # It would hang or fail in odd ways: what it waits for happens in the other loop, or never.
-            raise StateError(f"client {self.client_id} belongs to the event loop that it was started in")
+            # It would hang or fail in odd ways: the events it waits for happen in the other loop, or never.
+            raise StateError(f"client {self.client_id} belongs to the event loop it was started in")
 
     async def _open(self) -> None:
-        """Start unless it runs. Everything is in place before anything is waited for, so that nobody sees a half."""
+        """Start unless it runs. Everything is in place before the first await, so that no one sees it half started."""
         self._check_place()
         if self._state is _State.CLOSED:
             raise StateError(f"client {self.client_id} is closed")
@@ -356,7 +356,7 @@ class Client:
     async def _shut_down(self) -> None:
         self._lookup = None
         self.replies.fail_all(StateError(f"client {self.client_id} was closed"))
-        # Held here, since somebody may start the client anew before this ends.
+        # Held here, since the client may be started again before this ends.
         tasks, remoting = self.tasks, self.remoting
         try:
             await tasks.close()
@@ -368,7 +368,7 @@ class Client:
         try:
             addresses = await look_up(self._address_server)
         except (ConnectFailed, ValueError) as exc:
-            logger.warning("name servers cannot be looked up: %s", exc)
+            logger.warning("cannot look up name servers: %s", exc)
             return
         if addresses:
             self.name_servers.update(addresses)
@@ -386,7 +386,7 @@ class Client:
         await self.heartbeat()
 
     async def _unregister(self, member: Member) -> None:
-        """Say goodbye wherever somebody was told of this member. Never raises."""
+        """Unregister this member wherever it was registered. Never raises."""
         group = self.namespace.wrap(member.group)
         if isinstance(member, ConsumerMember):
             groups: dict[str, str] = {"consumer_group": group}
@@ -401,11 +401,11 @@ class Client:
         try:
             await self.calls.unregister(address, self.client_id, **groups)  # type: ignore[arg-type]  # only names
         except PyroMQError as exc:
-            # It hears of it anyway when the connection ends.
-            logger.info("goodbye not delivered: %s", exc)
+            # The broker notices anyway when the connection ends.
+            logger.info("not unregistered: %s", exc)
 
     def _is_idle(self) -> bool:
-        """Whether it runs for nobody. After waiting this may have changed: others come, leave, or close the client."""
+        """Whether it runs without members. Check again after an await: members come, leave, or close the client."""
         return self._state is _State.RUNNING and not self._explicit and not self._members()
 
     def _members(self) -> list[Member]:
@@ -421,7 +421,7 @@ class Client:
 
 
 class _StreamHook:
-    """Marks every request as one of a pull consumer."""
+    """Marks every request as coming from a pull consumer."""
 
     def before_request(self, peer: str, request: Command) -> None:
         request.ext = {**(request.ext or {}), "ReqT": "0"}

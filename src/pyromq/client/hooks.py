@@ -1,8 +1,8 @@
 """Hooks: user code that watches messages being sent and consumed.
 
-A hook is a subclass of `Hook` with those methods that it needs, plain or async. They run in line with the work that
-they watch, so a plain one must not block. What a hook raises is logged and changes nothing, except in
-`check_forbidden`, whose error is the answer to the caller.
+A hook is a subclass of `Hook` that overrides the methods it needs, plain or async. They run in line with the work they
+watch, so a plain one must not block. An error in a hook is logged and changes nothing, except in `check_forbidden`,
+whose error goes to the caller.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SendContext:
     queue: MessageQueue
     address: str
     message_type: MessageType
-    body_length: int  # as it is sent: a compressed body counts as it is
+    body_length: int  # as sent: a compressed body counts compressed
     oneway: bool
     started_ms: int
     cost_ms: int = 0
@@ -76,7 +76,7 @@ class ConsumeContext:
     success: bool = False
     returned: ConsumeReturn = ConsumeReturn.FAILED
     status: str = ""
-    # For hooks: what one of them notes before, to find it again after.
+    # For hooks: a place for notes from before to after.
     notes: dict[object, Any] = field(default_factory=dict)
 
 
@@ -100,7 +100,7 @@ class Hook:
     """Base class of hooks: override what you need."""
 
     def check_forbidden(self, context: SendContext) -> Awaitable[None] | None:
-        """Called before every attempt to send. Raise to forbid it: the caller gets the error, nothing is sent."""
+        """Called before every attempt to send. Raise to forbid it: the caller gets the error and nothing is sent."""
 
     def before_send(self, context: SendContext) -> Awaitable[None] | None: ...
 
@@ -120,7 +120,7 @@ class Hook:
 
 
 class HookList:
-    """Some hooks behind one call each. False when there are none, so that nobody makes contexts for nothing."""
+    """Several hooks behind one call. False if there are none, so that no contexts are made for nothing."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._hooks = tuple(hooks)
@@ -170,7 +170,7 @@ class HookList:
             await _call(hook, hook.end_transaction, context)
 
     def rpc_hooks(self) -> list[RpcHook]:
-        """Those hooks that watch requests, as connections know them."""
+        """The hooks that watch requests, in the form that connections call."""
         return [RpcHook(hook) for hook in self._overriding("before_rpc", "after_rpc")]
 
     def _overriding(self, *methods: str) -> list[Hook]:
@@ -182,7 +182,7 @@ class HookList:
 
 
 class RpcHook:
-    """A user's hook in the shape that connections call (pyromq.remoting.Hook)."""
+    """A user's hook in the form that connections call (pyromq.remoting.Hook)."""
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
@@ -190,7 +190,7 @@ class RpcHook:
     def before_request(self, peer: str, request: Command) -> None:
         try:
             self._hook.before_rpc(peer, request)
-        except Exception:  # a watcher's error ends here: the request goes its way
+        except Exception:  # a hook's error ends here: the request goes out anyway
             logger.exception("hook %r failed before request %s", self._hook, request.code)
 
     def after_response(self, peer: str, request: Command, response: Command | None) -> None:
@@ -202,5 +202,5 @@ async def _call(hook: Hook, method: Any, context: object) -> None:
         result = method(context)
         if inspect.isawaitable(result):
             await result
-    except Exception:  # a watcher's error ends here: what it watches goes on
+    except Exception:  # a hook's error ends here: the work it watches goes on
         logger.exception("hook %r failed", hook)

@@ -1,8 +1,8 @@
-"""Who a client is: its credentials, its address, its id and the ids of its messages, made anew after a fork.
+"""A client's identity: credentials, address, client id and message ids, renewed after a fork.
 
     client id   <ip>@<instance>[@<unit>][@STREAM]
 
-Rebalancing relies on the ids of a group's members being different, also where containers share an address and every
+Rebalancing needs the members of a group to have different ids, even where containers share an address and every
 process is number 1. Hence the random part of an instance name.
 """
 
@@ -34,7 +34,7 @@ _IFREQ = struct.Struct("16s24s")  # its name, then a union in which the address 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client signs its requests with (RocketMQ's ACL). Printing it does not show the secrets."""
+    """The keys that sign a client's requests (RocketMQ's ACL). Printing it hides the secrets."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -42,7 +42,7 @@ class Credentials:
 
 
 class _Process(threading.local):
-    """What belongs to one thread of one process: two threads must not count message ids with one counter."""
+    """State of one thread of one process: two threads must not share a counter for message ids."""
 
     keys: UniqKeys | None = None
 
@@ -62,7 +62,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def fork_generation() -> int:
-    """How many forks lie between the first process and this one. Who remembers another number was inherited."""
+    """How many forks lie between the first process and this one. An object with another number was inherited."""
     return _generation
 
 
@@ -77,7 +77,7 @@ def client_id(ip: str, instance: str, unit: str | None = None, stream: bool = Fa
 
 
 def make_uniq_key() -> str:
-    """The id of a new message: no other in the world, as far as clocks and chance allow."""
+    """The id of a new message: unique in the world, as far as clocks and chance allow."""
     keys = _process.keys
     if keys is None:
         keys = _process.keys = _new_keys()
@@ -94,7 +94,7 @@ def _now_ms() -> int:
 
 
 def client_ip() -> str:
-    """The address that this machine is known by, as far as that can be told from its interfaces."""
+    """This machine's address, judging by its interfaces."""
     found = choose_ip(address for name, address in interface_addresses() if not _is_bridge(name))
     if found is not None:
         return found
@@ -135,7 +135,7 @@ def key_ip(addresses: Iterable[str]) -> bytes:
 
 
 def interface_addresses() -> list[tuple[str, str]]:
-    """The addresses of this machine with the names of their interfaces; elsewhere than on Linux only the main one."""
+    """This machine's addresses and their interfaces; only the main one outside Linux."""
     if sys.platform == "linux":
         found = list(_linux_addresses())
         if found:
@@ -178,10 +178,10 @@ def _linux_v6_addresses() -> Iterator[tuple[str, str]]:
 
 
 def _outgoing_address() -> str | None:
-    """The address that packets to the world would leave from."""
+    """The address that outgoing packets would use."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
-            # Connecting a datagram socket sends nothing; the address is one that no machine has.
+            # Connecting a datagram socket sends nothing; no machine has this address.
             sock.connect(("192.0.2.1", 9))
         except OSError:
             return None
@@ -190,5 +190,5 @@ def _outgoing_address() -> str | None:
 
 
 def _is_bridge(name: str) -> bool:
-    """Whether an interface joins others, as that of a container host does: its address is the same on every host."""
+    """Whether an interface is a bridge, as on a container host: its address is the same on every host."""
     return bool(name) and Path("/sys/class/net", name, "bridge").exists()

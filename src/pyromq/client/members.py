@@ -1,6 +1,6 @@
 """What a client expects of its members: the producers, consumers and admins that share it.
 
-Names of topics and groups in these calls are those of the wire, with the namespace in front.
+Topic and group names in these calls are those on the wire, with the namespace in front.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Member(Protocol):
-    """One who uses a client. An admin is no more than that."""
+    """A user of a client. An admin is just that."""
 
     @property
     def group(self) -> str:
@@ -25,11 +25,11 @@ class Member(Protocol):
         ...
 
     def topics(self) -> Collection[str]:
-        """The topics whose routes are to be kept fresh."""
+        """The topics whose routes must stay fresh."""
         ...
 
     def route_changed(self, topic: str) -> None:
-        """The route of a topic is not what it was. Must not block."""
+        """The route of a topic changed. Must not block."""
         ...
 
 
@@ -51,15 +51,15 @@ class ConsumerMember(Member, Protocol):
     def heartbeat_data(self) -> ConsumerData: ...
 
     def wake_rebalance(self) -> None:
-        """The members of the group may have changed. Must not block, and must not mind being called at any time."""
+        """The members of the group may have changed. Must not block, and may be called at any time."""
         ...
 
     def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """Go on elsewhere. Schedules it; must not block."""
+        """Continue at other offsets. Schedules it; must not block."""
         ...
 
     def memory_offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """How far this member is, whether committed or not."""
+        """This member's offsets, committed or not."""
         ...
 
     def running_info(self, jstack: bool) -> ConsumerRunningInfo: ...

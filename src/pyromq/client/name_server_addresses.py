@@ -1,4 +1,4 @@
-"""Where the name servers are: given by the user, by the environment, or listed by an address server.
+"""Name server addresses: from the user, the environment, or an address server.
 
 host:port;host:port                         the usual form
 http://MQ_INST_<a>_<b>.<domain>:port        an endpoint of a managed service; its first label is a namespace
@@ -31,7 +31,7 @@ class NameServerAddresses:
 
 
 def configured(namesrv: str | Sequence[str] | None, environ: Mapping[str, str] | None = None) -> NameServerAddresses:
-    """What was set, by the user or else by the environment; nothing if nobody did. Raises ConfigError."""
+    """The addresses set by the user, or else by the environment; empty without either. Raises ConfigError."""
     if namesrv:
         return _parse(namesrv, "namesrv")
     variable = (os.environ if environ is None else environ).get(VARIABLE, "")

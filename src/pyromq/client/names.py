@@ -1,4 +1,4 @@
-"""Names that users give to topics and groups: which are allowed, and the namespace in front of them."""
+"""Topic and group names: which are allowed, and the namespace in front of them."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from pyromq.protocol.names import (
 
 
 def check_topic(topic: str) -> None:
-    """Raise InvalidMessage if no broker would take a topic of that name."""
+    """Raise InvalidMessage if no broker would accept this topic name."""
     if problem := _problem(topic, "topic", MAX_TOPIC_LENGTH):
         raise _invalid(problem, topic)
 
 
 def check_topic_for_send(topic: str) -> None:
-    """As check_topic; topics that only brokers write to are refused too."""
+    """Like check_topic; also refuses topics that only brokers write to."""
     check_topic(topic)
     if topic in BROKER_ONLY_TOPICS:
         raise _invalid(f"topic {topic} is forbidden: only brokers write to it", topic)
 
 
 def check_topic_for_create(topic: str) -> None:
-    """As check_topic; the names of system topics are refused too."""
+    """Like check_topic; also refuses the names of system topics."""
     check_topic(topic)
     if is_system_topic(topic):
         raise _invalid(f"topic {topic} is in conflict with a system topic of that name", topic)
 
 
 def check_group(group: str) -> None:
-    """Raise InvalidMessage if no broker would take a group of that name."""
+    """Raise InvalidMessage if no broker would accept this group name."""
     if problem := _problem(group, "group", MAX_GROUP_LENGTH):
         raise _invalid(problem)
 
 
 class Namespace:
-    """One of several tenants of a cluster: its topics and groups carry its name in front, `name%topic`.
+    """A tenant of a cluster: its name goes in front of its topics and groups, `name%topic`.
 
-    Retry and dead-letter topics carry it behind their prefix. Without a name everything stays as it is.
+    In retry and dead-letter topics it follows their prefix. Without a name nothing changes.
     """
 
     __slots__ = ("_prefix", "name")
@@ -61,14 +61,14 @@ class Namespace:
         return f"Namespace({self.name!r})"
 
     def wrap(self, resource: str) -> str:
-        """The name on the wire of a topic or group. System names and those that are wrapped already stay."""
+        """The wire name of a topic or group. System names and already wrapped ones stay."""
         if not self._prefix or not resource or _is_system(resource):
             return resource
         kind, bare = _split(resource)
         return resource if bare.startswith(self._prefix) else f"{kind}{self._prefix}{bare}"
 
     def unwrap(self, resource: str) -> str:
-        """The name that the user knows. One of another namespace stays."""
+        """The name the user knows. Names of other namespaces stay."""
         if not self._prefix:
             return resource
         kind, bare = _split(resource)
@@ -90,9 +90,9 @@ def _problem(name: str, what: str, longest: int) -> str | None:
     if not name.strip():
         return f"the {what} is blank"
     if len(name) > longest:
-        return f"{what} {name[:40]}… has {len(name)} characters, {longest} are allowed"
+        return f"{what} {name[:40]}… has {len(name)} characters; at most {longest} are allowed"
     if not is_legal_name(name):
-        return f"{what} {name!r} has characters that are not allowed, it must match {NAME_PATTERN}"
+        return f"{what} {name!r} has characters that are not allowed; it must match {NAME_PATTERN}"
     return None
 
 

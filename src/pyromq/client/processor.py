@@ -1,4 +1,4 @@
-"""The requests that a client serves: what brokers ask of it, and which of its members answers."""
+"""The requests that a client serves: brokers' questions, and which member answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NOWHERE = encode_host("0.0.0.0", 0)
 
 
 class ClientProcessor:
-    """The requests that a client serves, for whichever member of the group they name. Groups are those of the wire."""
+    """Passes brokers' requests to the member of the group they name. Group names are those on the wire."""
 
     def __init__(
         self, producers: Mapping[str, ProducerMember], consumers: Mapping[str, ConsumerMember], replies: Replies
@@ -59,17 +59,17 @@ class ClientProcessor:
         }
 
     def check_transaction(self, connection: Connection, request: Command) -> None:
-        """39: how did a transaction end? The member answers later, with a request of its own, to the same address."""
+        """39: how did a transaction end? The member answers later, with its own request, to the same address."""
         try:
             message = MessageExt(decode_record(request.body_bytes))
         except PyroMQError as exc:
-            # One-way, so nobody would hear of it.
+            # One-way, so an error could not be answered.
             logger.warning("%s: cannot read the message of a transaction check: %s", connection.peer, exc)
             return
         group = message.properties.get(props.PGROUP)
         producer = None if group is None else self._producers.get(group)
         if producer is None:
-            logger.warning("%s: transaction check for %s, which is not here", connection.peer, group)
+            logger.warning("%s: transaction check for group %s, which has no producer here", connection.peer, group)
             return
         producer.check_transaction(_address(connection), request.header(CheckTransactionState), message)
 
@@ -80,35 +80,35 @@ class ClientProcessor:
             consumer.wake_rebalance()
 
     def reset_offsets(self, connection: Connection, request: Command) -> None:
-        """220: go on elsewhere."""
+        """220: reset offsets."""
         header = request.header(ResetOffset)
         consumer = self._consumers.get(header.group)
         if consumer is None:
-            logger.warning("%s: offsets of %s to be reset, which is not here", connection.peer, header.group)
+            logger.warning("%s: offset reset for group %s, which has no consumer here", connection.peer, header.group)
             return
         try:
             offsets = ResetOffsetBody.decode(request.body_bytes).offset_table
         except PyroMQError as exc:
-            logger.warning("%s: cannot read the offsets of a reset: %s", connection.peer, exc)
+            logger.warning("%s: cannot read an offset reset: %s", connection.peer, exc)
             return
-        logger.info("%s: offsets of %s in %s are reset: %s", connection.peer, header.group, header.topic, offsets)
+        logger.info("%s: resetting offsets of %s in %s: %s", connection.peer, header.group, header.topic, offsets)
         consumer.reset_offsets(header.topic, offsets)
 
     def consumer_status(self, connection: Connection, request: Command) -> Command:
-        """221: how far is a consumer?"""
+        """221: report a consumer's offsets."""
         header = request.header(GetConsumerStatus)
         consumer = self._consumers.get(header.group)
         offsets = {} if consumer is None else consumer.memory_offsets(header.topic)
         return request.reply(body=GetConsumerStatusBody(message_queue_table=offsets).encode())
 
     def running_info(self, connection: Connection, request: Command) -> Command:
-        """307: how does a consumer fare?"""
+        """307: report a consumer's running info."""
         header = request.header(GetConsumerRunningInfo)
         info = self._consumer(header.consumer_group).running_info(header.jstack_enable)
         return request.reply(body=info.encode())
 
     def consume_directly(self, connection: Connection, request: Command) -> Awaitable[Command]:
-        """309: let the handler have this message."""
+        """309: give this message to the handler."""
         header = request.header(ConsumeMessageDirectly)
         consumer = self._consumer(header.consumer_group)
         message = MessageExt(decode_record(request.body_bytes), header.broker_name or "")
@@ -120,13 +120,13 @@ class ClientProcessor:
         try:
             message = _reply_message(header, request.body_bytes)
             message.properties[props.ARRIVE_TIME] = str(time.time_ns() // 1_000_000)
-            _ = message.body  # opened here, since whoever waits for it cannot tell the broker
+            _ = message.body  # decompress it here, since the waiting caller cannot answer the broker
         except PyroMQError as exc:
             logger.warning("%s: cannot read a reply: %s", connection.peer, exc)
             return request.reply(ResponseCode.SYSTEM_ERROR, f"process reply message fail: {exc}")
         if not self._replies.resolve(message):
-            # It came too late. The broker has done its part.
-            logger.warning("%s: nobody waits for the reply %s", connection.peer, message)
+            # Too late; the broker has done its part.
+            logger.warning("%s: no request waits for the reply %s", connection.peer, message)
         return request.reply()
 
     def _consumer(self, group: str) -> ConsumerMember:
@@ -142,7 +142,7 @@ async def _consumed(consumer: ConsumerMember, message: MessageExt, request: Comm
 
 
 def _address(connection: Connection) -> str:
-    """What this client called the peer by; the same connection is found again under it."""
+    """The address this client used for the peer; it finds the same connection again."""
     return connection.context or connection.peer
 
 
@@ -164,7 +164,7 @@ def _reply_message(header: PushReplyMessage, body: bytes) -> MessageExt:
 
 
 def _host(text: str) -> bytes:
-    """`ip:port`, with the slash that Java puts in front. Only shown to people, so what cannot be read is no error."""
+    """`ip:port`, without Java's leading slash. Only shown to people, so an unreadable one is not an error."""
     try:
         return encode_host(*split_address(text.lstrip("/")))
     except (ValueError, LocalProtocolError):

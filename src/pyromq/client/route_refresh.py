@@ -1,4 +1,4 @@
-"""Keeping routes fresh: all of them from time to time, those that are missing sooner."""
+"""Keep routes fresh: refresh all of them regularly, and missing ones sooner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 _FIRST_ROUTES = 0.01
 _FIRST_MISSING = 0.25
-_AT_ONCE = 16  # so many routes are asked for at a time
+_AT_ONCE = 16  # routes requested at a time
 
 
 class RouteRefresh:
@@ -33,7 +33,7 @@ class RouteRefresh:
         self._name_servers = name_servers
         self._topics = topics
         self._interval = interval
-        # Of each topic without a route: when to ask for it, and how long the wait for that was.
+        # For each topic without a route: when to ask next, and how long that wait is.
         self._missing: dict[str, tuple[float, float]] = {}
 
     def start(self, tasks: Tasks) -> None:
@@ -44,9 +44,9 @@ class RouteRefresh:
         await self._refresh(sorted(self._topics()))
 
     async def _find_missing(self) -> None:
-        """Ask for topics without a route sooner, each less and less often: they may be just coming to be.
+        """Ask for missing routes sooner, with growing pauses: their topics may be about to appear.
 
-        A topic is announced a moment after its first message, and the topic of a group's retries after its heartbeat.
+        A topic appears a moment after its first message, and a group's retry topic after its heartbeat.
         """
         missing = {topic for topic in self._topics() if self._routes.cached(topic) is None}
         now = asyncio.get_running_loop().time()
@@ -66,5 +66,5 @@ class RouteRefresh:
         async with gate:
             try:
                 await self._routes.refresh(topic)
-            except PyroMQError as exc:  # one topic must not keep the others from being refreshed
+            except PyroMQError as exc:  # one topic must not stop the others
                 logger.warning("route of %s not refreshed: %s", topic, exc)

@@ -1,12 +1,12 @@
-"""Routes: where the queues of topics are, by what the name servers said last.
+"""Routes: where the queues of topics are, as the name servers last reported.
 
     route            the name server's answer for one topic
-    publish info     the queues that it may be sent to
-    subscribe queues the queues that it may be read from
+    publish info     the queues to send to
+    subscribe queues the queues to read from
     broker table     broker name -> broker id -> address, over all routes
 
-An answer that says nothing new changes nothing. One that fails leaves everything as it was, so that clients go on with
-what they know while name servers are away. Names of topics are those of the wire.
+An answer without news changes nothing. A failure changes nothing either, so that clients keep working with what they
+know while name servers are away. Topic names are those on the wire.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ logger = logging.getLogger(__name__)
 MASTER_ID = 0
 BROKER_NOT_FOUND = 10003
 
-# Queues of one topic, over all brokers. Real ones have a few hundred; a number that cannot be meant is not counted out.
+# Most queues of one topic, over all brokers. Real ones have a few hundred; absurd numbers are refused.
 _MAX_QUEUES = 1 << 20
 _STATIC_TOPIC = b'"topicQueueMappingByBroker":{"'
 
 
 @dataclass(frozen=True, slots=True)
 class PublishInfo:
-    """The queues that a topic may be sent to. `order`: they were set down one by one, and stay even while away."""
+    """The queues to send to. `order`: an admin fixed them, and they stay even while their broker is down."""
 
     queues: tuple[MessageQueue, ...]
     order: bool = False
@@ -76,7 +76,7 @@ class Routes:
         self._timeout = timeout
         self._changed = changed
         self._routes: dict[str, TopicRouteData] = {}
-        # Routes of topics that do not exist yet, made from the template; kept apart, since nobody can read from them.
+        # Routes of topics that do not exist yet, made from the template; kept apart, since no one can read from them.
         self._guessed: dict[str, TopicRouteData] = {}
         self._publish: dict[str, PublishInfo] = {}
         self._subscribe: dict[str, list[MessageQueue]] = {}
@@ -86,11 +86,11 @@ class Routes:
     # Routes
 
     def cached(self, topic: str) -> TopicRouteData | None:
-        """What is known of `topic`, without asking anybody."""
+        """The known route of `topic`, without asking."""
         return self._routes.get(topic)
 
     async def find(self, topic: str) -> TopicRouteData:
-        """The route of `topic`, asking for it if it is not known. Raises RouteNotFound, or as `refresh`."""
+        """The route of `topic`, asking for it if unknown. Raises RouteNotFound, or like `refresh`."""
         route = self._routes.get(topic) or await self.refresh(topic)
         if route is None:
             raise self._not_found(topic)
@@ -99,27 +99,29 @@ class Routes:
     async def refresh(self, topic: str) -> TopicRouteData | None:
         """Ask for the route of `topic` now; None if the name servers know none, and then the old one stays.
 
-        Several who ask at once share one request. Raises NoNameServer, ConnectFailed, ConnectionLost, RequestTimeout,
-        a BrokerError, or RemoteProtocolError for an answer that makes no sense; then everything stays as it was.
+        Concurrent callers share one request. Raises NoNameServer, ConnectFailed, ConnectionLost, RequestTimeout, a
+        BrokerError, or RemoteProtocolError for a nonsensical answer; then nothing changes.
         """
         if not self._name_servers.addresses:
-            raise NoNameServer("no name server is known; give namesrv='host:9876', or set NAMESRV_ADDR")
+            raise NoNameServer("no name server address; give namesrv='host:9876', or set NAMESRV_ADDR")
         fetch = self._fetches.get(topic)
         if fetch is None:
             fetch = self._tasks.once(self._fetch_and_apply(topic), f"route of {topic}", log=False)
             self._fetches[topic] = fetch
             fetch.add_done_callback(lambda _: self._fetches.pop(topic, None))
         try:
-            # One who is cancelled only stops waiting: others may wait for the same answer.
+            # A cancelled caller only stops waiting: others may wait for the same answer.
             return await asyncio.shield(fetch)
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if fetch.cancelled() and current is not None and not current.cancelling():
-                raise ConnectionLost("name server", "the request was given up, since this client closes") from None
+                raise ConnectionLost(
+                    "name server", "the request was cancelled because this client is closing"
+                ) from None
             raise
 
     def forget(self, topic: str) -> None:
-        """Know nothing of `topic` any more."""
+        """Forget `topic`."""
         self._forget_guess(topic)
         self._routes.pop(topic, None)
         self._publish.pop(topic, None)
@@ -128,16 +130,16 @@ class Routes:
     # Queues
 
     def cached_publish_info(self, topic: str) -> PublishInfo | None:
-        """The queues to send to; None when nothing is known, or nothing that can be used."""
+        """The queues to send to; None if none are known or usable."""
         return self._publish.get(topic)
 
     async def publish_info(
         self, topic: str, default_queues: int = 4, timeout: float = 3.0, *, template: str = TEMPLATE_TOPIC
     ) -> PublishInfo:
-        """The queues to send to. For a topic that does not exist, those that it will have once it was sent to.
+        """The queues to send to. For a topic that does not exist, those it will have after the first send.
 
-        That is so where brokers create topics by themselves: such brokers have the `template`. Raises RouteNotFound
-        saying why there is no queue, or why nobody could be asked.
+        That works where brokers create topics automatically: such brokers have the `template`. Raises RouteNotFound,
+        which says why there is no queue, or why no name server could be asked.
         """
         if (info := self._publish.get(topic)) is not None:
             return info
@@ -156,11 +158,11 @@ class Routes:
         raise self._not_writable(topic) if topic in self._routes else self._not_found(topic, template)
 
     def cached_subscribe_queues(self, topic: str) -> list[MessageQueue] | None:
-        """The queues to read from, in order; None when the route is not known. Not to be changed."""
+        """The queues to read from, in order; None if the route is unknown. Do not change the list."""
         return self._subscribe.get(topic)
 
     async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues to read from, in order, asking for the route if it is not known. Raises as `find`."""
+        """The queues to read from, in order, asking for the route if unknown. Raises like `find`."""
         if (queues := self._subscribe.get(topic)) is None:
             await self.find(topic)
             queues = self._subscribe[topic]
@@ -169,11 +171,11 @@ class Routes:
     # Brokers
 
     def master(self, broker_name: str) -> str | None:
-        """The address that takes messages."""
+        """The address of the master."""
         return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
     def replica(self, broker_name: str, broker_id: int, only_this: bool) -> tuple[str, bool] | None:
-        """An address to read from, and whether it is a slave: that id, for a slave the next, else any if allowed."""
+        """An address to read from, and whether it is a slave: this id, for a slave the next, else any if allowed."""
         addresses = self._brokers.get(broker_name, {})
         ids = (broker_id,) if broker_id == MASTER_ID else (broker_id, broker_id + 1)
         for wanted in ids:
@@ -185,9 +187,9 @@ class Routes:
         return None
 
     async def master_or_refresh(self, queue: MessageQueue) -> str:
-        """The address of the master that has `queue`, asking for the route once if it is not known.
+        """The address of the master that has `queue`, asking for the route once if unknown.
 
-        Raises RouteNotFound (10003), or why nobody could be asked.
+        Raises RouteNotFound (10003), or why no name server could be asked.
         """
         if (address := self.master(queue.broker_name)) is not None:
             return address
@@ -195,7 +197,7 @@ class Routes:
         if (address := self.master(queue.broker_name)) is not None:
             return address
         error = RouteNotFound(
-            f"{queue.topic}: no address of broker {queue.broker_name} as a master is known to "
+            f"{queue.topic}: no address of a master of broker {queue.broker_name} is known to "
             f"{self._where()}; it is down, or has no master"
         )
         error.code = BROKER_NOT_FOUND
@@ -204,7 +206,7 @@ class Routes:
         raise error
 
     def brokers_of(self, topic: str) -> list[str]:
-        """The names of the brokers that have `topic`, as far as known."""
+        """The names of the brokers known to have `topic`."""
         route = self._routes.get(topic)
         return [] if route is None else [broker.broker_name for broker in route.broker_datas]
 
@@ -217,7 +219,7 @@ class Routes:
         return {addresses[MASTER_ID] for addresses in self._brokers.values() if MASTER_ID in addresses}
 
     def drop_offline(self) -> None:
-        """Forget addresses that no route mentions any more."""
+        """Forget addresses that no route mentions."""
         mentioned: dict[str, set[str]] = {}
         for route in (*self._routes.values(), *self._guessed.values()):
             for broker in route.broker_datas:
@@ -236,7 +238,7 @@ class Routes:
     async def _fetch_and_apply(self, topic: str) -> TopicRouteData | None:
         route = await self._fetch(topic)
         if route is None:
-            # It still does not exist. Whoever sends to it next looks which brokers could create it now.
+            # It still does not exist. The next send checks which brokers could create it now.
             self._forget_guess(topic)
             return None
         return self._apply(topic, route)
@@ -257,11 +259,11 @@ class Routes:
         return TopicRouteData.decode(reply.body_bytes)
 
     def _apply(self, topic: str, route: TopicRouteData) -> TopicRouteData:
-        """Take `route` in: all of it or, where it makes no sense, nothing. Gives the route as it is kept."""
+        """Apply `route`: all of it or, if it makes no sense, nothing. Returns the route as stored."""
         route = _sorted(route)
         known = self._routes.get(topic)
         if known is not None and known == route:
-            # The broker table is shared: what another topic's route said of a broker meanwhile may be older.
+            # The broker table is shared: another topic's route may have put older data there meanwhile.
             self._note_brokers(known)
             return known
         publish = publish_info(topic, route)
@@ -280,7 +282,7 @@ class Routes:
         return route
 
     async def _guess(self, topic: str, template: str, default_queues: int) -> None:
-        """Take the route of the template for that of `topic`, which does not exist."""
+        """Use the template's route for `topic`, which does not exist."""
         route = await self._fetch(template)
         if route is None or topic in self._routes:
             return
@@ -304,14 +306,14 @@ class Routes:
         return f"name server {', '.join(self._name_servers.addresses)}"
 
     def _not_found(self, topic: str, template: str | None = None) -> RouteNotFound:
-        text = f"{topic}: no broker has this topic, says {self._where()}"
+        text = f"{topic}: no broker has this topic, according to {self._where()}"
         if template is not None:
             text += (
-                f", and none has {template}, so none creates topics by itself; "
+                f", and none has {template}, so none creates topics automatically; "
                 "create it, or set autoCreateTopicEnable=true on a broker"
             )
         else:
-            text += "; create it, or send to it where brokers create topics by themselves (autoCreateTopicEnable)"
+            text += "; create it, or send to it where brokers create topics automatically (autoCreateTopicEnable)"
         error = RouteNotFound(text)
         error.topic = topic
         return error
@@ -324,7 +326,7 @@ class Routes:
 
 
 def publish_info(topic: str, route: TopicRouteData) -> PublishInfo:
-    """The queues that `topic` may be sent to. Raises RemoteProtocolError for counts that make no sense."""
+    """The queues of `topic` to send to. Raises RemoteProtocolError for nonsensical counts."""
     if route.order_topic_conf:
         return PublishInfo(tuple(_queues(topic, _ordered(topic, route.order_topic_conf))), order=True)
     masters = {broker.broker_name for broker in route.broker_datas if MASTER_ID in broker.broker_addrs}
@@ -337,7 +339,7 @@ def publish_info(topic: str, route: TopicRouteData) -> PublishInfo:
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """The queues that `topic` may be read from, in order."""
+    """The queues of `topic` to read from, in order."""
     readable = ((data.broker_name, data.read_queue_nums) for data in route.queue_datas if data.perm & PERM_READ)
     return sorted(set(_queues(topic, readable)))
 

@@ -1,8 +1,8 @@
-"""Background tasks that outlive their errors: what runs for as long as a client does must not end by accident.
+"""Background tasks that survive errors: a client's tasks must not end by accident.
 
-An exception is logged and the task starts anew a second later. So it does after being cancelled by somebody else than
-its owner: frameworks and tests that cancel "all tasks" know nothing of ours, and a client without its heartbeat would
-only fail much later, far from the cause.
+An exception is logged and the task restarts a second later. The same happens if someone other than its owner cancels
+it: frameworks and tests that cancel "all tasks" do not know ours, and a client without its heartbeat would fail only
+much later, far from the cause.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Also after a foreign cancellation: a loop that is being closed cancels everything, and must not find it alive again.
+# Also after a foreign cancellation: a closing loop cancels everything and must not find it alive again.
 RESTART_AFTER = 1.0
 
 
 class Supervised:
-    """A task that is started anew whenever it ends by an error, until it is cancelled here or returns."""
+    """A task that restarts whenever it fails, until it is cancelled here or returns."""
 
     def __init__(self, name: str, coro_fn: Callable[[], Coroutine[Any, Any, None]], owner: Tasks) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class Supervised:
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """The task that runs now; None when it has ended or waits to be started anew."""
+        """The running task; None if it has ended or is about to restart."""
         return self._task
 
     @property
@@ -78,14 +78,14 @@ class Supervised:
             self._owner.forget(self)
             return
         if error is None:
-            logger.warning("%s was cancelled by somebody else; starting it anew in %g s", self.name, RESTART_AFTER)
+            logger.warning("%s was cancelled from outside; restarting it in %g s", self.name, RESTART_AFTER)
         else:
-            logger.error("%s failed; starting it anew in %g s", self.name, RESTART_AFTER, exc_info=error)
+            logger.error("%s failed; restarting it in %g s", self.name, RESTART_AFTER, exc_info=error)
         self._restart = self._loop.call_later(RESTART_AFTER, self._start)
 
 
 class Periodic:
-    """Something done again and again; an error is logged and changes nothing about the next time."""
+    """Something done periodically; an error is logged and does not affect the next round."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Periodic:
         self._runner = Supervised(name, self._run, owner)
 
     def wake(self) -> None:
-        """Do it now; if it is being done, once more right after."""
+        """Do it now; if it is running, once more right after."""
         self._woken.set()
 
     def cancel(self) -> None:
@@ -115,7 +115,7 @@ class Periodic:
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """The task that runs now; None when it has ended or waits to be started anew."""
+        """The running task; None if it has ended or is about to restart."""
         return self._runner.task
 
     async def _run(self) -> None:
@@ -126,11 +126,11 @@ class Periodic:
             except TimeoutError:
                 pass
             self._woken.clear()
-            # Whoever cancels the work in the middle makes it start anew, not skip a round.
+            # Cancelling the work in the middle restarts it instead of skipping a round.
             self._delay = 0.0
             try:
                 await self._fn()
-            except Exception:  # the journey of an error in the background ends here; the next round may do better
+            except Exception:  # a background error ends here; the next round may do better
                 logger.exception("%s failed; trying again later", self.name)
             self._delay = self._period() if callable(self._period) else self._period
 
@@ -157,14 +157,14 @@ class Tasks:
     def every(
         self, name: str, first: float, period: float | Callable[[], float], fn: Callable[[], Awaitable[None]]
     ) -> Periodic:
-        """Await `fn()` after `first` seconds and then each time `period` seconds after it ended, or when woken."""
+        """Await `fn()` after `first` seconds, then `period` seconds after each end, or when woken."""
         self._check_open()
         periodic = Periodic(f"{self._name} {name}", first, period, fn, self)
         self._supervised.add(periodic._runner)
         return periodic
 
     def once(self, coro: Coroutine[Any, Any, T], name: str, *, log: bool = True) -> asyncio.Task[T]:
-        """Run `coro` in a task that is held until it ends. Its error is logged, unless somebody else reports it."""
+        """Run `coro` in a task that is held until it ends. Its error is logged, unless reported elsewhere."""
         if self._closed:
             coro.close()
             self._check_open()
@@ -217,7 +217,7 @@ class Tasks:
 
 
 async def _wait_for(tasks: Iterable[asyncio.Task[Any]], timeout: float) -> set[asyncio.Task[Any]]:
-    """Wait for `tasks` to end; gives those that did not in time."""
+    """Wait for `tasks` to end; returns those that did not in time."""
     running = [task for task in tasks if not task.done()]
     if not running:
         return set()

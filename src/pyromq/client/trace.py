@@ -6,10 +6,10 @@
     EndTransaction  time, region, group, topic, id, tags, keys, broker, type, transaction id, state, from a check
     Recall          time, region, group, topic, id, success
 
-A record is its fields, the type first, with U+0001 between them and U+0002 behind; what is missing reads `null`. A
-trace message carries the ids and keys of its records as its own keys, so that a query by key finds it.
+A record is its fields, type first, separated by U+0001 and ended by U+0002; a missing field is `null`. A trace message
+has the ids and keys of its records as its own keys, so that a query by key finds it.
 
-Traces never hold up what they describe: records wait in a bounded queue, and are dropped and counted when it is full.
+Traces never delay what they describe: records wait in a bounded queue and are dropped and counted when it is full.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _numbers = itertools.count()
 
 
 class Record(NamedTuple):
-    """One line of a trace, and what it can be found by."""
+    """One trace record, and the keys to find it by."""
 
     text: str
     keys: tuple[str, ...]
@@ -68,7 +68,7 @@ def pub(context: SendContext) -> Record:
     """A message was sent."""
     result = context.result
     assert result is not None
-    # As in RocketMQ, the record of a batch speaks of no single message of it.
+    # As in RocketMQ, the record of a batch names none of its messages.
     message = context.messages[0] if len(context.messages) == 1 else None
     tags = None if message is None else message.tags or None
     keys = None if message is None else _joined(message.keys)
@@ -114,7 +114,7 @@ def recalled(now_ms: int, region: str, group: str, topic: str, message_id: str, 
 
 
 def segments(records: Iterable[Record]) -> Iterator[tuple[str, str]]:
-    """The bodies and keys of the messages that `records` make, each as full as it may be."""
+    """The bodies and keys of the trace messages for `records`, each as full as allowed."""
     texts: list[str] = []
     keys: dict[str, None] = {}
     size = keys_size = 0
@@ -134,7 +134,7 @@ def segments(records: Iterable[Record]) -> Iterator[tuple[str, str]]:
 class TraceHook(Hook):
     """Traces one producer or consumer. `start` and `close` it with them.
 
-    A record is sent within half a second, or as soon as enough have come together to fill a message.
+    A record is sent within half a second, or as soon as there are enough to fill a message.
     """
 
     def __init__(self, client: Client, group: str, direction: str) -> None:
@@ -156,7 +156,7 @@ class TraceHook(Hook):
         self._sending = self._client.tasks.every(f"trace of {self._group}", _PERIOD, _PERIOD, self.flush)
 
     async def close(self) -> None:
-        """Send what waits, if that is possible within a few seconds, and end."""
+        """Send waiting records, if possible within a few seconds, and end."""
         if self._sending is None:
             return
         await self._sending.stop()
@@ -164,7 +164,7 @@ class TraceHook(Hook):
         await self.flush(_CLOSING)
 
     def offer(self, record: Record) -> None:
-        """Take a record, unless too many wait already."""
+        """Queue a record, unless too many are waiting."""
         if len(self._waiting) >= _MAX_WAITING:
             self.dropped += 1
             return
@@ -174,7 +174,7 @@ class TraceHook(Hook):
             self._sending.wake()
 
     async def flush(self, timeout: float = _TIMEOUT) -> None:
-        """Send everything that waits. What cannot be sent is dropped, and said so in the log."""
+        """Send all waiting records. Those that cannot be sent are dropped and logged."""
         assert self._producer is not None
         records, self._size = list(self._waiting), 0
         self._waiting.clear()

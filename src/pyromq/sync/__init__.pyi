@@ -1,15 +1,15 @@
 # Made by scripts/sync_stubs.py; do not edit.
 # ruff: noqa: A002
-"""The clients for programs without an event loop: the same classes, with methods that wait.
+"""Blocking clients, for programs without an event loop: the same classes, with methods that wait.
 
     from pyromq.sync import Producer
 
     with Producer("orders", namesrv="localhost:9876") as producer:
         producer.send("TopicTest", b"hello")
 
-Everything happens on one event loop in one thread of the process, which starts with the first call; any thread may use
-any object. `for` loops take the place of `async for`, `submit` gives a `concurrent.futures.Future`. In a thread that
-runs an event loop every call that would block it raises StateError.
+Everything runs on one event loop in one thread of the process, started by the first call; any thread may use any
+object. Use `for` instead of `async for`; `submit` returns a `concurrent.futures.Future`. In a thread that runs an event
+loop, every call that would block it raises StateError.
 """
 
 import ssl
@@ -86,15 +86,15 @@ __all__ = [
 class ReceivedMessage(client.ReceivedMessage):
     """A delivered message, see `pyromq.ReceivedMessage`."""
     def reply(self, body: bytes, *, timeout: float = 3.0) -> SendResult:  # type: ignore[override]
-        """Answer a message that was sent with `request()`. Raises ReplyError when nobody waits for an answer."""
+        """Answer a message sent with `request()`. Raises ReplyError if no one waits for an answer."""
 
 class Client:
-    """Connections, routes and timers for any number of producers and consumers, at most one for each group.
+    """Connections, routes and timers for any number of producers and consumers, at most one of each per group.
 
-    Making one needs no event loop and opens nothing. Started, it belongs to the loop that it was started in, and to
-    the process: a forked child cannot use it and must make its own.
+    Making one needs no event loop and opens nothing. Once started, it belongs to its event loop and process: a forked
+    child cannot use it and must make its own.
 
-    `namesrv` is `"host:port;host:port"` or a list; without it the environment's NAMESRV_ADDR counts, then, if given,
+    `namesrv` is `"host:port;host:port"` or a list; without it, the environment's NAMESRV_ADDR is used, then, if given,
     the address server at `namesrv_domain`. `tls=True` encrypts and trusts every server, as RocketMQ's own clients do
     by default; give an `ssl.SSLContext` to check certificates. `stream` marks the client of a pull consumer. Times are
     in seconds.
@@ -120,9 +120,9 @@ class Client:
         stream: bool = False,
     ) -> None: ...
     def start(self) -> Self:
-        """Start it and keep it running until `close`, whatever members come and go. Needs no server to be there."""
+        """Start it and keep it running until `close`, even without members. Does not need a server to be up."""
     def close(self) -> None:
-        """Say goodbye for all members, end all tasks and connections. Always ends; a closed client stays closed."""
+        """Unregister all members, end all tasks and connections. Always ends; a closed client stays closed."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -135,14 +135,14 @@ class Client:
 class Producer:
     """Sends the messages of one group.
 
-    `timeout` is for a whole send, all attempts together; without `attempt_timeout` a broker that hangs takes all of it,
-    and retries help only against failures that show at once. A message that was stored but not confirmed by disk or
-    replica is a result with that status; `retry_not_stored` has it sent to another broker too.
+    `timeout` covers a whole send, all attempts together; without `attempt_timeout` a hanging broker uses it up, and
+    retries help only against immediate failures. A message that was stored but not confirmed by disk or replica is a
+    result with that status; `retry_not_stored` sends it to another broker too.
 
-    `submit` keeps up to `window` messages and `window_bytes` bytes under way and suspends when they are. With `linger`
-    (seconds) submitted messages to one queue leave together in one request; 0.005 is a good value where that matters.
+    `submit` keeps up to `window` messages and `window_bytes` bytes in flight, and waits when they are. With `linger`
+    (seconds), submitted messages to one queue share a request; 0.005 is a good value if throughput matters.
 
-    Making one opens nothing. It may be used by any number of threads.
+    Making one opens nothing. Any number of threads may use it.
     """
     def __init__(
         self,
@@ -165,9 +165,9 @@ class Producer:
         default_queues: int = 4,
     ) -> None: ...
     def start(self) -> Self:
-        """Take up work. Needs no server to be there."""
+        """Start it. Does not need a server to be up."""
     def close(self) -> None:
-        """Wait for what was submitted, as long as a send may take, and say goodbye. Always ends."""
+        """Wait for submitted messages, as long as a send may take, and unregister. Always ends."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -189,12 +189,12 @@ class Producer:
     ) -> SendResult:
         """Send a message, given whole or as topic, body and further fields of `Message`, and wait until it is stored.
 
-        Where the queue is not the caller's choice, further attempts go to other brokers. `shard_key`, here or in the
-        message, sends all messages with one key to one queue; so does `queue`, and `selector` chooses from the queues.
+        Unless you choose the queue, further attempts go to other brokers. `shard_key`, here or in the message, sends
+        all messages with one key to one queue; `queue` names a queue, and `selector` chooses one.
 
-        Raises InvalidMessage before anything is sent; RouteNotFound when no broker has the topic; a BrokerError for a
-        refusal that no other broker would answer differently; SendFailed after the last attempt; SendTimeout when the
-        time is over. After the last two, and after ConnectionLost or RequestTimeout, the message may be stored.
+        Raises InvalidMessage before anything is sent; RouteNotFound if no broker has the topic; a BrokerError for a
+        refusal that retrying cannot cure; SendFailed after the last attempt; SendTimeout when the time is up. After
+        the last two, and after ConnectionLost or RequestTimeout, the message may be stored.
         """
     def send_oneway(
         self,
@@ -207,7 +207,7 @@ class Producer:
         timeout: float | None = None,
         **fields: Any,
     ) -> None:
-        """Send a message and do not wait for an answer: it may get lost. An error means that it was not sent."""
+        """Send a message without waiting for an answer: it may get lost. An error means that it was not sent."""
     def send_batch(
         self,
         msgs: Iterable[Message],
@@ -217,9 +217,9 @@ class Producer:
         selector: Selector | None = None,
         timeout: float | None = None,
     ) -> list[SendResult]:
-        """Send messages of one topic in as few requests as their size allows; gives one result for each request.
+        """Send messages of one topic in as few requests as their size allows; returns one result per request.
 
-        The requests are made one after the other, each within `timeout`. When one fails, those before it are stored.
+        The requests go one after the other, each within `timeout`. If one fails, those before it are stored.
         Delayed messages cannot be part of a batch, nor can messages that differ in `wait_store`.
         """
     def submit(
@@ -233,12 +233,12 @@ class Producer:
         timeout: float | None = None,
         **fields: Any,
     ) -> Future[SendResult]:
-        """Start sending a message; the future ends with what `send` would have given or raised.
+        """Start sending a message; the future gets what `send` would have returned or raised.
 
-        Waits only while the window is full or the broker does not read, at most for `timeout`: then TooManyRequests.
+        Waits only while the window is full or the broker does not read, at most `timeout`: then TooManyRequests.
         """
     def flush(self) -> None:
-        """Wait until all that was submitted so far is answered. Errors are those of the futures."""
+        """Wait until everything submitted so far is answered. Errors go to the futures."""
     def request(
         self,
         msg: Message | str,
@@ -250,14 +250,14 @@ class Producer:
         timeout: float,
         **fields: Any,
     ) -> ReceivedMessage:
-        """Send a message and wait for the reply of whoever consumes it (`ReceivedMessage.reply`).
+        """Send a message and wait for its consumer's reply (`ReceivedMessage.reply`).
 
-        Raises ReplyTimeout when it was sent and nobody answered in time; otherwise what `send` raises.
+        Raises ReplyTimeout if it was sent but no one replied in time; otherwise whatever `send` raises.
         """
     def recall(self, topic: str, handle: str) -> str:
-        """Have a delayed message not delivered; `handle` is its SendResult's `recall_handle`. Gives the message's id.
+        """Recall a delayed message; `handle` is its SendResult's `recall_handle`. Returns the message's id.
 
-        Only 5.x brokers can do that, and only until the message is due.
+        Only 5.x brokers and PyroMQ's can do that, and only until the message is due.
         """
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that messages to `topic` go to."""
@@ -265,9 +265,9 @@ class Producer:
 class TransactionProducer(Producer):
     """A producer whose messages may depend on local work.
 
-    `check` is asked by brokers about transactions whose end they do not know, of any producer of this group. It answers
-    COMMIT, ROLLBACK or, to be asked again later, UNKNOWN; so does raising. Checks are made one after the other; of more
-    than `max_checks` that wait the broker's later ones are dropped: it asks again. Plain functions run in a thread.
+    Brokers call `check` about undecided transactions of any producer of this group. It answers COMMIT, ROLLBACK or, to
+    be asked again later, UNKNOWN; an error counts as UNKNOWN. Checks run one after the other; if more than `max_checks`
+    wait, further ones are dropped, and the broker asks again. Plain functions run in a thread.
 
     Takes all settings of `Producer` too.
     """
@@ -300,8 +300,8 @@ class TransactionProducer(Producer):
     ) -> TxSendResult:
         """Store the half message, run `execute` with a copy of it, and let its answer decide.
 
-        What `execute` raises is logged, and leaves the decision to `check`. It does not run when the half message was
-        stored without being confirmed: then the message is rolled back.
+        An error in `execute` is logged and leaves the decision to `check`. If the half message was stored but not
+        confirmed, `execute` does not run and the message is rolled back.
         """
     def transaction(
         self,
@@ -314,7 +314,7 @@ class TransactionProducer(Producer):
         """`with` stores the half message on entry and commits it on exit.
 
         An error inside leaves the decision to `check`, or rolls back if `on_error` says so, and is raised again.
-        Entering raises what `send` raises, and SendFailed when the half message was stored without being confirmed.
+        Entering raises what `send` raises, and SendFailed if the half message was stored but not confirmed.
         """
 
 class Transaction:
@@ -330,31 +330,31 @@ class Transaction:
         """The message as it was stored."""
     @property
     def result(self) -> TxSendResult:
-        """How the half message was stored, and, after the end, what was decided."""
+        """The result of the half message and, after the end, the decision."""
     def rollback(self) -> None:
-        """At the end of the block nobody shall see the message."""
+        """Roll the message back at the end of the block."""
 
 class Consumer:
     """A member of a consumer group: it gets its share of the group's messages, each at least once.
 
-    A handler is a coroutine function or a plain one, which runs in a thread. It gets one message, or with `batch` more
-    than 1 a list of them. Returning nothing means done, raising means try again later; the other answers are in
-    `results`. At most `max_concurrency` handlers run at once, in as many tasks, which they share: what one of them
-    leaves in a context variable another may find there.
+    A handler is a coroutine function, or a plain one, which runs in a thread. It gets one message, or with `batch`
+    above 1 a list. Returning None means done, raising means try again later; the other answers are in `results`. At
+    most `max_concurrency` handlers run at once, in as many tasks, which they share: a handler may find context
+    variables that another one set.
 
     | setting | |
     |---|---|
     | `broadcast` | every member gets every message; progress is kept in a file; failures are not retried |
-    | `ordered` | the messages of a queue one after the other; a failure stops its queue for `suspend` seconds |
-    | `start_at` | where a group begins that never committed: `StartAt`, or a datetime |
-    | `allocate` | how members share the queues; all of them must use the same strategy |
-    | `max_cached`, `max_cached_mib`, `max_span` | of one queue that many messages, MiB and offsets are pulled ahead |
-    | `max_retries` | then a message is a dead letter; None: 16 times, ordered for ever |
-    | `consume_timeout` | a message whose handler takes longer is given back; what the handler answers is ignored |
+    | `ordered` | consume the messages of a queue one by one; a failure stops the queue for `suspend` seconds |
+    | `start_at` | where a group that never committed begins: `StartAt`, or a datetime |
+    | `allocate` | how members share the queues; all must use the same strategy |
+    | `max_cached`, `max_cached_mib`, `max_span` | how many messages, MiB and offsets of one queue to pull ahead |
+    | `max_retries` | retries before a message becomes a dead letter; None: 16, forever if ordered |
+    | `consume_timeout` | give a message back if its handler takes longer, and ignore the handler's answer |
     | `drain` | seconds that `close` waits for handlers before it cancels them |
-    | `on_error` | called with errors that nobody else hears of, and the message if there is one |
+    | `on_error` | called with errors that go nowhere else, and the message if there is one |
 
-    A client that is passed in is shared with others; it is left running if they still use it.
+    A client you pass in may be shared; it keeps running while others use it.
     """
     def __init__(
         self,
@@ -381,24 +381,24 @@ class Consumer:
         offset_store: OffsetStore | None = None,
     ) -> None: ...
     def start(self) -> Self:
-        """Begin to consume. Raises what is wrong, in bounded time, and has then undone what it did.
+        """Start consuming. If that fails, it raises the reason in bounded time and undoes everything.
 
-        A topic that does not exist yet is no error: its messages come when it does.
+        A topic need not exist yet: its messages come when it does.
         """
     def close(self) -> None:
-        """Stop pulling, let handlers end, commit their work, say goodbye. Always ends: after `drain` and 5 seconds.
+        """Stop pulling, let handlers finish, commit their work, unregister. Always ends, after `drain` and 5 seconds.
 
-        A handler that calls this cannot wait for its own end: there it returns at once, and closing goes on.
+        In a handler, which cannot wait for its own end, it returns at once and closing goes on.
         """
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None: ...
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """The messages, one at a time; it ends when the consumer is closed.
+        """The messages, one at a time, until the consumer is closed.
 
-        A message is done when the next one is asked for, or when its `ack()` is called. Leaving the loop, by an
-        exception or by `break`, leaves its message to be delivered again. Several loops share the messages.
+        A message is done when you ask for the next one or call its `ack()`. If you leave the loop by an exception or
+        `break`, its message is delivered again. Several loops share the messages.
         """
     @property
     def group(self) -> str: ...
@@ -407,35 +407,34 @@ class Consumer:
     def subscribe(
         self, topic: str, expr: str | Sql = "*", handler: Handler | None = None, *, where: Predicate | None = None
     ) -> None:
-        """Have messages of `topic` consumed by `handler`; without one they come through `for`.
+        """Consume messages of `topic` with `handler`; without one they come through `for`.
 
-        `expr` selects at the broker: tags (`"paid || sent"`) or `Sql("amount > 100")`. `where` selects here, by what it
-        returns for a message; what it refuses counts as consumed. All members of a group must subscribe the same.
+        `expr` filters at the broker: tags (`"paid || sent"`) or `Sql("amount > 100")`. `where` filters here: messages
+        for which it returns False count as consumed. All members of a group must subscribe to the same.
 
-        May be called while the consumer runs: it replaces what was said of this topic before.
+        May be called while the consumer runs: it replaces the topic's earlier subscription.
         """
     def on(self, topic: str, expr: str | Sql = "*", *, where: Predicate | None = None) -> Callable[[H], H]:
-        """Subscribe the decorated function, as `subscribe` does."""
+        """Decorator: `subscribe` with this function as the handler."""
     def unsubscribe(self, topic: str) -> None:
-        """Want `topic` no more. When this returns its progress has been committed and its queues are given up."""
+        """Unsubscribe from `topic`. When this returns, its progress is committed and its queues are given up."""
     def run(self) -> None:
         """Start, consume until `close` is called or this is cancelled, and close."""
     @property
     def assignment(self) -> frozenset[MessageQueue]:
-        """The queues that are its own now; empty before the first rebalancing and after the end."""
+        """The queues it owns now; empty before the first rebalancing and after the end."""
     def pause(self) -> None:
-        """Pull nothing more, and take or give up no queues. What was pulled is still consumed."""
+        """Stop pulling and rebalancing. Messages already pulled are still consumed."""
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
 
 class PullConsumer:
-    """Reads the queues that the group's members share (`subscribe`), or those that it is told (`assign`).
+    """Reads its share of the group's queues (`subscribe`), or the queues you name (`assign`).
 
-    Polling, committing and seeking are for one thread at a time: with `auto_commit` asking for the next batch says that
-    the one before is done. `start_at` counts for queues that the group never committed. Times are in seconds.
+    Polling, committing and seeking are for one thread at a time: with `auto_commit`, asking for the next batch means
+    that the one before is done. `start_at` applies to queues the group never committed. Times are in seconds.
 
-    Without `auto_commit` nothing is committed but by `commit`. `commit_interval` is how often commits that nobody
-    waits for are told to the brokers.
+    Without `auto_commit` only `commit` commits. `commit_interval` is how often background commits go to the brokers.
     """
     def __init__(
         self,
@@ -459,14 +458,14 @@ class PullConsumer:
         offset_store: OffsetStore | None = None,
     ) -> None: ...
     def start(self) -> Self:
-        """Start reading. Raises what keeps it from doing so, and has then undone everything.
+        """Start reading. If that fails, it raises the reason and undoes everything.
 
-        A topic that does not exist yet is no reason: it is read as soon as it does.
+        A topic need not exist yet: it is read as soon as it does.
         """
     def close(self) -> None:
-        """Stop reading, commit what is to be committed, say goodbye. Always ends; what was last handed out is not done.
+        """Stop reading, commit pending offsets, unregister. Always ends; the last batch does not count as done.
 
-        Whoever wants the last batch to count calls `commit` first.
+        Call `commit` first if it should.
         """
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -476,32 +475,32 @@ class PullConsumer:
     @property
     def group(self) -> str: ...
     def subscribe(self, topic: str, expr: str | Sql = ...) -> None:
-        """Share the queues of `topic` with the other members of the group; again, to select by another expression.
+        """Share the queues of `topic` with the other members of the group; call it again to change the expression.
 
-        All members must subscribe alike: a broker keeps only what it heard last.
+        All members must subscribe alike: a broker keeps only the last subscription it heard of.
         """
     def unsubscribe(self, topic: str) -> None:
-        """Read `topic` no more; its progress is committed."""
+        """Stop reading `topic`; its progress is committed."""
     def assign(self, queues: Iterable[MessageQueue], filters: Mapping[str, str | Sql] | None = None) -> None:
-        """Read exactly these queues, whatever other members of the group read; again, to read others.
+        """Read exactly these queues, whatever other members of the group read; call it again to read others.
 
-        `filters` selects messages by topic; without it, all. Queues that stay go on where they are.
+        `filters` selects messages by topic; the default is all. Queues that stay keep their positions.
         """
     @property
     def assignment(self) -> frozenset[MessageQueue]:
-        """The queues that are being read."""
+        """The queues being read now."""
     def queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of `topic`, whoever reads them. Raises RouteNotFound if there is no such topic."""
+        """All queues of `topic`, whoever reads them. Raises RouteNotFound if it does not exist."""
     def watch(self, topic: str, listener: QueuesListener) -> None:
-        """Call `listener(topic, queues)`, plain or async, when the queues of `topic` are not what they were.
+        """Call `listener(topic, queues)`, plain or async, when the queues of `topic` change.
 
-        Also once with those that it has. Looked at every `metadata_interval` seconds; for who assigns queues and
-        wants to hear of new ones.
+        It is also called once with the current ones. Checked every `metadata_interval` seconds; useful with `assign`,
+        to hear of new queues.
         """
     def poll(self, max: int | None = None, timeout: float = 5.0) -> list[ReceivedMessage]:
-        """Messages, in their order within each queue: what one pull brought, or with `max` up to so many, of any queue.
+        """The next messages, in order within each queue: one pull's batch, or up to `max` from any queue.
 
-        Empty when none came within `timeout`. With `auto_commit` all that was handed out before is now done.
+        Empty if none came within `timeout`. With `auto_commit`, everything handed out before now counts as done.
         """
     def pull(
         self,
@@ -513,49 +512,49 @@ class PullConsumer:
         wait: bool = False,
         timeout: float | None = None,
     ) -> Pulled:
-        """One pull of any queue, assigned or not, buffered nowhere: where to go on is the caller's business.
+        """Pull once from any queue, assigned or not, without buffering: the caller keeps track of the offset.
 
         With `wait` the broker waits for a message if there is none, up to `broker_wait` seconds.
         """
     def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """Have the group get `message` once more, from its retry topic; with -1 put it among the dead letters."""
+        """Deliver `message` to the group again, through its retry topic; -1 makes it a dead letter."""
     def seek(self, queue: MessageQueue, to: int | StartAt | datetime) -> None:
-        """Go on at an offset, at the first or the end of what there is, or at the first message since a time.
+        """Continue at an offset, at the beginning or end of the queue, or at the first message since a time.
 
-        What was pulled and not polled is forgotten. Raises OffsetOutOfRange for an offset outside of the queue.
+        Messages pulled but not polled are dropped. Raises OffsetOutOfRange for an offset outside the queue.
         """
     def position(self, queue: MessageQueue) -> int | None:
-        """The offset of the next message of `queue` to be handed out; None while that is not known."""
+        """The offset of the next message of `queue` to hand out; None while unknown."""
     def bounds(self, queue: MessageQueue) -> tuple[int, int]:
-        """The offset of the first message that `queue` has, and that of the next it will have."""
+        """The offset of the first message in `queue`, and the one after the last."""
     def pause(self, *queues: MessageQueue) -> None:
-        """Pull no more of these queues, or of all that are assigned now; what was pulled is still handed out."""
+        """Stop pulling these queues, or all assigned now; messages already pulled are still handed out."""
     def resume(self, *queues: MessageQueue) -> None:
         """Pull again."""
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None, wait: bool = True) -> None:
-        """Everything handed out is done; or of each queue in `offsets` everything before that offset.
+        """Commit everything handed out; or, for each queue in `offsets`, everything before that offset.
 
-        Stored once this returns; raises why it could not be, and some of the queues may then be committed. With
-        `wait=False` it only takes note, and the brokers are told within `commit_interval`.
+        It is stored when this returns; if it raises, some queues may be committed. With `wait=False` it returns at
+        once, and the brokers are told within `commit_interval`.
         """
     def committed(self, queue: MessageQueue) -> int | None:
-        """What the group has committed of `queue`; None if it never did. Raises if that cannot be found out.
+        """The offset the group committed for `queue`; None if it never did. Raises if the broker cannot be asked.
 
-        Of a queue that still has its first message a broker may also say 0 when the group never did, see StartAt.
+        For a queue that still has its first message, a broker may answer 0 instead of None, see StartAt.
         """
 
 class AdminClient:
-    """Looks at a cluster and changes it.
+    """Inspects and changes a cluster.
 
         with AdminClient("localhost:9876") as admin:
             await admin.topics.create("orders", write_queues=4, read_queues=4)
             print((await admin.groups.progress("billing")).lag)
 
-    What is not found raises. Where several servers are asked, they are asked at the same time; if some fail, the
-    operation raises PartialFailure, which says who did it, who failed and why, and what was found out nevertheless.
-    Names are taken as they are: a client's namespace is not put in front of them.
+    Something that does not exist raises. Several servers are asked at the same time; if some fail, the operation raises
+    PartialFailure, which says who succeeded, who failed and why, and what was found out nevertheless. Names are used
+    unchanged: a client's namespace is not added.
 
-    `timeout` is for one request, in seconds. `client` may be shared with producers and consumers.
+    `timeout` covers one request, in seconds. `client` may be shared with producers and consumers.
     """
     def __init__(
         self,
@@ -566,16 +565,16 @@ class AdminClient:
         group: str = ...,
     ) -> None: ...
     def start(self) -> Self:
-        """Needs no server to be there. StateError if the client has an admin of this group already."""
+        """Does not need a server to be up. StateError if the client already has an admin of this group."""
     def close(self) -> None:
-        """Always ends. Requests under way on a client of its own fail with ConnectionLost."""
+        """Always ends. Requests in flight on its own client fail with ConnectionLost."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None: ...
     @property
     def client(self) -> Client:
-        """What it asks with: producers and consumers may share it."""
+        """The client it uses; producers and consumers may share it."""
     @property
     def topics(self) -> TopicAdmin: ...
     @property
@@ -594,7 +593,7 @@ class AdminClient:
     def clients(self) -> ClientAdmin: ...
 
 class TopicAdmin:
-    """Operations on topics. The names are those that brokers know: no namespace is added."""
+    """Operations on topics. Names are the brokers' own: no namespace is added."""
     def create(
         self,
         topic: str,
@@ -608,17 +607,17 @@ class TopicAdmin:
         order: bool = False,
         attributes: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Make a topic on `brokers`, on the masters of a cluster, or on all masters; gives their addresses.
+        """Create a topic on `brokers`, on the masters of a cluster, or on all masters; returns their addresses.
 
-        A topic that is there already gets these settings, all of them. A broker that cannot be reached, or is busy,
-        is asked up to five times. With `order` the name servers are told how many queues each broker has, so that
-        producers keep to them; what they knew of others than `brokers` stays. `attributes` are for 5.x brokers, which
-        leave those that are not mentioned; a key may begin with +, and one that begins with - takes the attribute away.
+        If it exists, all its settings are replaced. A broker that is unreachable or busy is asked up to five times.
+        With `order` the name servers learn how many queues each broker has, so that producers keep to them; entries of
+        other brokers stay. `attributes` are for 5.x brokers, which keep those not mentioned; a key may begin with +,
+        and a leading - removes the attribute.
         """
     def put(
         self, config: TopicConfig, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
-        """The same as `create`, with the settings in one piece."""
+        """Like `create`, with the settings in one object."""
     def update(
         self,
         topic: str,
@@ -629,21 +628,21 @@ class TopicAdmin:
         write_queues: int | None = None,
         perm: int | None = None,
     ) -> list[str]:
-        """Change only these settings of a topic on brokers that have it; gives their addresses.
+        """Change only these settings of a topic on brokers that have it; returns their addresses.
 
-        Raises TopicNotFound, with nothing changed, if one of them has it not. Of an ordered topic the number of
-        queues that producers use is changed by `set_order`.
+        Raises TopicNotFound, with nothing changed, if one of them does not have it. Use `set_order` to change the
+        number of queues that producers of an ordered topic use.
         """
     def delete(self, topic: str, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None) -> None:
-        """Delete a topic and its queues: at the brokers, then at the name servers. It need not be there.
+        """Delete a topic and its queues: from the brokers, then from the name servers. It need not exist.
 
-        If a broker fails, the name servers are left alone, since they would learn of the topic again from it. With
-        `brokers` only these lose it, and the name servers hear nothing: others may still have it.
+        If a broker fails, the name servers keep it, since they would learn of it again from that broker. With `brokers`
+        it is deleted only there, and the name servers keep it: others may still have it.
         """
     def names(self, cluster: str | None = None) -> list[str]:
-        """The names of all topics, or of those of a cluster, sorted; retry and system topics among them."""
+        """The names of all topics, or a cluster's, sorted, including retry and system topics."""
     def system(self) -> list[str]:
-        """The topics that are there for RocketMQ's own purposes, sorted; those of clusters and brokers among them."""
+        """RocketMQ's own topics, sorted, including those of clusters and brokers."""
     def route(self, topic: str) -> TopicRouteData:
         """Where the queues of a topic are. Raises TopicNotFound."""
     def clusters(self, topic: str) -> list[str]:
@@ -653,20 +652,20 @@ class TopicAdmin:
     def configs(self, broker: str) -> dict[str, TopicConfig]:
         """All topics of one broker."""
     def stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """Where each queue that can be written to begins and ends. Raises TopicNotFound."""
+        """Where each writable queue begins and ends. Raises TopicNotFound."""
     def groups(self, topic: str) -> list[str]:
-        """The groups that subscribe to a topic, or have offsets in it, sorted. Raises TopicNotFound."""
+        """The groups that subscribe to a topic or have offsets in it, sorted. Raises TopicNotFound."""
     def order(self, topic: str) -> dict[str, int]:
         """How many queues of an ordered topic each broker has. Raises QueryNotFound if the topic is not ordered."""
     def set_order(self, topic: str, queues: Mapping[str, int]) -> None:
-        """Make a topic ordered, with these queues and no others."""
+        """Make a topic ordered, with exactly these queues."""
     def merge_order(self, topic: str, queues: Mapping[str, int]) -> None:
-        """Change the queues of some brokers, and leave those of the others as they are."""
+        """Change the queues of some brokers and keep those of the others."""
     def delete_order(self, topic: str) -> None:
-        """Make a topic an ordinary one again; it need not have been ordered."""
+        """Make a topic unordered again; it need not be ordered."""
 
 class GroupAdmin:
-    """Operations on groups. The names are those that brokers know: no namespace is added."""
+    """Operations on groups. Names are the brokers' own: no namespace is added."""
     def create(
         self,
         config: SubscriptionGroupConfig | str,
@@ -674,9 +673,9 @@ class GroupAdmin:
         cluster: str | None = None,
         brokers: str | Iterable[str] | None = None,
     ) -> list[str]:
-        """Make a group, or give it other settings, all of them; on `brokers`, the masters of a cluster, or everywhere.
+        """Create a group, or replace all its settings; on `brokers`, the masters of a cluster, or everywhere.
 
-        Gives the addresses. A name alone means RocketMQ's own settings.
+        Returns the addresses. A name alone means RocketMQ's defaults.
         """
     def delete(
         self,
@@ -686,9 +685,9 @@ class GroupAdmin:
         brokers: str | Iterable[str] | None = None,
         remove_offsets: bool = False,
     ) -> None:
-        """Delete a group, and with `remove_offsets` how far it had come. It need not be there.
+        """Delete a group, and with `remove_offsets` its offsets. It need not exist.
 
-        Unless it is for some `brokers` only, its retry and dead-letter topics go, too, with what is in them.
+        Without `brokers`, its retry and dead-letter topics are deleted too, with their messages.
         """
     def set_request_mode(
         self,
@@ -700,107 +699,107 @@ class GroupAdmin:
         cluster: str | None = None,
         brokers: str | Iterable[str] | None = None,
     ) -> list[str]:
-        """Let a group pull or pop a topic (5.x, for members that let the broker decide); gives the addresses.
+        """Choose whether a group pulls or pops a topic (5.x, for members that let the broker decide).
 
-        When it pops, each member shares the queues of `share_queues` others; 0 lets all have all of them.
+        With pop, each member shares the queues of `share_queues` others; 0 means all. Returns the addresses.
         """
     def names(self, cluster: str | None = None) -> list[str]:
-        """All groups that any broker has settings of, sorted."""
+        """All groups known to any broker, sorted."""
     def config(self, group: str, cluster: str | None = None) -> dict[str, SubscriptionGroupConfig]:
-        """The settings of a group by broker address. Raises SubscriptionGroupNotExist if nobody knows it.
+        """The settings of a group by broker address. Raises SubscriptionGroupNotExist if no broker knows it.
 
-        All groups are fetched: asked for one (352), a 5.x broker would make it if it is not there.
+        Fetches all groups: asked for one (352), a 5.x broker would create it.
         """
     def configs(self, broker: str) -> dict[str, SubscriptionGroupConfig]:
         """All groups of one broker."""
     def progress(self, group: str, topic: str | None = None, *, clients: bool = False) -> GroupProgress:
-        """How far a group is in all topics, or in one. Raises ConsumerNotOnline if it has no offset anywhere.
+        """The progress of a group in one topic or all. Raises ConsumerNotOnline if it has no offset anywhere.
 
-        `clients` finds out which consumer has which queue, which asks every one of them. If a broker does not answer,
+        `clients` adds which consumer has which queue, and asks every one of them. If a broker does not answer,
         PartialFailure has the rows of the others in `partial`.
         """
     def stats_at(self, address: str, group: str, topic: str | None = None) -> ConsumeStats:
-        """What one broker says of a group's progress; without rows if it knows of none."""
+        """A group's progress on one broker; no rows if it has none there."""
     def time_span(self, group: str, topic: str) -> list[QueueTimeSpan]:
         """The times of the first, the last and the last consumed message of each queue. Raises TopicNotFound."""
     def owners(self, group: str) -> dict[MessageQueue, str]:
-        """Which consumer has which queue. Who does not answer has unknown ones: no reason to withhold the others'."""
+        """Which consumer has which queue. The queues of silent consumers stay unknown."""
     def running_infos(self, group: str, *, stacks: bool = False) -> dict[str, ConsumerRunningInfo]:
-        """What each consumer of a group says of itself, by its id. Raises ConsumerNotOnline if there is none.
+        """The running info of each consumer of a group, by id. Raises ConsumerNotOnline if there are none.
 
-        If some of them do not answer, PartialFailure has what the others said in `partial`.
+        If some do not answer, PartialFailure has the others' in `partial`.
         """
     def connections(self, group: str) -> ConsumerConnection:
-        """Who consumes, and what. Raises ConsumerNotOnline if nobody does.
+        """The members of a group and their subscriptions. Raises ConsumerNotOnline if there are none.
 
-        Consumers are connected to all brokers; all are asked, so that one is found that some lost.
+        Consumers connect to all brokers; all are asked, to find those that some brokers lost.
         """
     def producers(self, group: str, topic: str) -> list[Connection]:
-        """The members of a producer group that brokers of `topic` know. Raises ServerError if there are none."""
+        """The members of a producer group connected to brokers of `topic`. Raises ServerError if there are none."""
     def all_producers(self, broker: str) -> dict[str, list[ProducerInfo]]:
-        """Every producer that one broker knows, by group."""
+        """All producers connected to one broker, by group."""
 
 class OffsetAdmin:
     """Operations on offsets."""
     def minimum(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message that the queue still has."""
+        """The offset of the oldest message in the queue."""
     def maximum(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
     def at_time(self, queue: MessageQueue, when: datetime) -> int:
-        """The offset of the first message that was stored at this time or later, as exactly as brokers know it.
+        """The offset of the first message stored at this time or later, as exactly as brokers know it.
 
-        Brokers of 4.9 take the nearest message, and the last one for a time after it.
+        4.9 brokers choose the nearest message, and the last one for any later time.
         """
     def earliest_store_time(self, queue: MessageQueue) -> datetime:
         """When the oldest message was stored. Raises NoMessage if there is none."""
     def committed(self, group: str, queue: MessageQueue) -> int:
-        """The offset that `group` goes on with. Raises QueryNotFound if it has none.
+        """The offset where `group` continues. Raises QueryNotFound if it has none.
 
-        Brokers say 0 for a group without one while a queue still has its first message in memory.
+        Brokers answer 0 for a group without one while the queue still has its first message in memory.
         """
     def set(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Let an offline group go on with these offsets. An online one writes its own over them."""
+        """Set the offsets of an offline group. An online one overwrites them."""
     def reset(
         self, group: str, topic: str, to: datetime | None, *, force: bool = True, offline: bool = False
     ) -> ResetResult:
-        """Let a group go on with what was stored since `to`, or, for None, with what comes next.
+        """Move a group to the first message stored since `to`, or, with None, to the end.
 
-        The consumers are told through each broker; at a broker that knows none, or at all of them with `offline`, its
-        offsets are set. Without `force` the group is only moved back, never forward. Consumers take a moment, and may
-        get messages twice. If a broker fails, PartialFailure has what happened at the others in `partial`.
+        Each broker tells its consumers; where there are none, or everywhere with `offline`, the offsets are set.
+        Without `force` the group only moves back, never forward. Consumers take a moment and may get messages twice. If
+        a broker fails, PartialFailure has the results of the others in `partial`.
         """
     def clone(self, source: str, target: str, topic: str | None = None, *, offline: bool = False) -> list[str]:
-        """Give the offsets of one group to another, in one topic or in all of them; gives the topics.
+        """Copy the offsets of one group to another, in one topic or all; returns the topics.
 
-        Brokers leave out topics that `source`, being online, does not subscribe, unless it is called `offline`. Raises
+        If `source` is online, brokers skip topics it does not subscribe to, unless `offline` is set. Raises
         ConsumerNotOnline if `source` has no offsets.
         """
 
 class MessageAdmin:
-    """Operations on messages. Where one is looked for and not found, NoMessage is raised."""
+    """Operations on messages. A message that is not found raises NoMessage."""
     def by_offset_id(self, offset_id: str) -> MessageExt:
-        """The message that lies where the id says, asked of the address inside of the id."""
+        """The message at the place in the id, from the broker whose address is in it."""
     def by_key(
         self, topic: str, key: str, *, limit: int = ..., begin: datetime | None = None, end: datetime | None = None
     ) -> list[MessageExt]:
-        """The messages with this key, the oldest first; of each broker at most `limit`, and no more than 64.
+        """The messages with this key, oldest first; at most `limit` per broker, and no more than 64.
 
-        `begin` and `end` are about when they were stored. Raises TopicNotFound. If a broker does not answer,
-        PartialFailure has what the others found in `partial`.
+        `begin` and `end` limit the store time. Raises TopicNotFound. If a broker does not answer, PartialFailure has
+        what the others found in `partial`.
         """
     def by_uniq_key(self, topic: str, uniq_key: str) -> MessageExt:
-        """The message that its producer got this id for; of several copies the one that was stored first.
+        """The message with this id, set by its producer; of several copies, the one stored first.
 
-        The id says when it was made, so that only younger messages are looked through. It may be wrong about that, by
-        a time zone or by a month; what is not found then is looked for among all.
+        The id contains its time, so only younger messages are searched. That time may be wrong, by a time zone or a
+        month; if nothing is found, all messages are searched.
         """
     def get(self, topic: str, message_id: str) -> MessageExt:
         """A message by either of its ids, which look the same.
 
-        As an offset id it is tried only if the address in it is that of a broker: of a UNIQ_KEY it would be anything.
+        It is tried as an offset id only if it contains a broker's address: a UNIQ_KEY may have anything there.
         """
     def at(self, queue: MessageQueue, offset: int) -> MessageExt:
-        """The message at an offset of a queue. Raises NoMessage also for one that is still to come, or gone."""
+        """The message at an offset of a queue. Raises NoMessage if it is still to come, or gone."""
     def pull(
         self,
         address: str,
@@ -811,95 +810,95 @@ class MessageAdmin:
         expression: Expression = ...,
         wait: float = 0.0,
     ) -> PullResult:
-        """What lies in a queue from `offset` on, asked of the broker at `address`. Nobody's offset is changed by it.
+        """Pull messages from `offset` on, from the broker at `address`. Changes no offsets.
 
         With `wait` the broker waits that many seconds for a message if there is none.
         """
     def consume_queue(
         self, queue: MessageQueue, index: int, count: int = 32, group: str | None = None
     ) -> QueryConsumeQueueResponseBody:
-        """Entries of a consume queue from `index` on; of `group`, if named, what it subscribes is told, too.
+        """Entries of a consume queue from `index` on; `group` adds its subscription.
 
         Raises NoMessage if the queue ends before `index`, and ServerError if there is no such queue.
         """
     def track(self, message: MessageExt) -> list[MessageTrack]:
-        """What each group of the message's topic has done with it, as far as the groups' offsets tell.
+        """What each group of the message's topic has done with it, judging by offsets.
 
-        A group that cannot be asked is UNKNOWN, with the reason: this never fails because of one group.
+        A group that cannot be checked is UNKNOWN, with the reason: one group never makes this fail.
         """
     def consume_directly(
         self, group: str, message: MessageExt | str, client_id: str | None = None
     ) -> ConsumeMessageDirectlyResult:
-        """Have a consumer handle a message now, whatever the group's offsets say; no offset is changed by it.
+        """Make a consumer handle a message now, whatever the group's offsets. Changes no offsets.
 
         `message` may be an offset id. Without `client_id` any consumer of the group gets it. Raises NoMessage or
         ServerError if there is no such message or consumer, ConsumeMessageTimeout if it takes over ten seconds.
         """
     def resume_check(self, message: MessageExt | str, topic: str | None = None) -> None:
-        """Have the broker ask again about a half message that it gave up asking about. May be its offset id."""
+        """Make the broker resume checks of a half message it gave up on; `message` may be its offset id."""
 
 class BrokerAdmin:
     """Operations on brokers. `broker` is an address, or a name, which means its master."""
     def cluster_info(self) -> ClusterInfo:
         """All brokers by name, and the broker names of each cluster. A name may be without addresses."""
     def of_topic(self, topic: str) -> dict[str, str]:
-        """The brokers of a topic, by name: of each the master, or, while it is down, a slave. Raises TopicNotFound."""
+        """The brokers of a topic, by name: the master, or a slave while it is down. Raises TopicNotFound."""
     def config(self, broker: str) -> dict[str, str]:
         """All settings of a broker, by RocketMQ's keys."""
     def set_config(
         self, changes: Mapping[str, str], *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
-        """Change settings at once and in the brokers' files; slaves are among those of a cluster. Gives the addresses.
+        """Change settings at once and in the brokers' files; `cluster` includes slaves. Returns the addresses.
 
-        A broker that refuses one of the keys (NoPermission) changes nothing. Keys that it does not know are ignored.
+        A broker that refuses one of the keys (NoPermission) changes nothing. Unknown keys are ignored.
         """
     def runtime(self, broker: str) -> dict[str, str]:
-        """What a broker measures of itself, as text under RocketMQ's keys (docs/spec/broker.md 12.2)."""
+        """A broker's runtime figures, as text under RocketMQ's keys (docs/spec/broker.md 12.2)."""
     def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:
         """A counter over the last minute, hour and day: `TOPIC_PUT_NUMS` of a topic, `GROUP_GET_NUMS` of `topic@group`.
 
-        Raises ServerError for one that does not exist, as it does not before something was counted.
+        Raises ServerError if there is no such counter, as is the case until something was counted.
         """
     def consume_stats(self, broker: str, *, ordered: bool = False) -> ConsumeStatsList:
-        """How far all groups are on one broker, in one answer; with `ordered` only in ordered topics."""
+        """The progress of all groups on one broker, in one answer; `ordered` limits it to ordered topics."""
     def clean_queues(self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None) -> list[str]:
-        """Delete consume queues whose messages are all gone from the log. Gives the addresses."""
+        """Delete consume queues whose messages have all left the log. Returns the addresses."""
     def clean_topics(self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None) -> list[str]:
-        """Delete consume queues of topics that do not exist. Gives the addresses."""
+        """Delete consume queues of topics that do not exist. Returns the addresses."""
     def clean_log(self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None) -> list[str]:
-        """Delete files of the log that have been kept long enough, now instead of at night. Gives the addresses."""
+        """Delete expired log files now instead of at night. Returns the addresses."""
     def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Let nobody send to a broker any more; consumers go on. By name server the number of topics that it has."""
+        """Stop sends to a broker; consumers go on. Returns the number of its topics, by name server."""
     def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Undo `wipe_write_perm`: all topics of the broker can be read and written, whatever was set before."""
+        """Undo `wipe_write_perm`: all topics of the broker become readable and writable, whatever was set before."""
 
 class NameServerAdmin:
-    """Operations on name servers. One that changes raises PartialFailure when it did not reach all of them."""
+    """Operations on name servers. A change raises PartialFailure if it did not reach all of them."""
     def put_kv(self, namespace: str, key: str, value: str) -> None: ...
     def get_kv(self, namespace: str, key: str) -> str:
         """Raises QueryNotFound."""
     def delete_kv(self, namespace: str, key: str) -> None:
-        """After this the key is not there; it need not have been there before."""
+        """Delete a key; it need not exist."""
     def list_kv(self, namespace: str) -> dict[str, str]:
         """All keys of a namespace. Raises QueryNotFound for one that never had any."""
     def config(self) -> dict[str, dict[str, str]]:
         """The settings of every name server, by its address."""
     def set_config(self, changes: Mapping[str, str]) -> None:
-        """Change settings of every name server, at once and in its file. Keys are those of RocketMQ."""
+        """Change settings on every name server, at once and in its file. Keys are RocketMQ's."""
 
 class AclAdmin:
     """Operations on accounts, users and policies."""
     def set_account(
         self, account: Account, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
-        """Make an account or replace it; gives the addresses."""
+        """Create or replace an account; returns the addresses."""
     def delete_account(
         self, access_key: str, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]: ...
     def versions(
         self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> dict[str, AclVersion]:
-        """By address, which version of the accounts each broker has."""
+        """The version of each broker's accounts, by address."""
     def set_white_addresses(
         self,
         addresses: Iterable[str],
@@ -908,21 +907,21 @@ class AclAdmin:
         cluster: str | None = None,
         brokers: str | Iterable[str] | None = None,
     ) -> list[str]:
-        """From these addresses everything is allowed. `file` names one of several that a broker reads."""
+        """Allow everything from these addresses. `file` names one of several that a broker reads."""
     def create_user(
         self, user: User, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]: ...
     def update_user(
         self, user: User, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
-        """What is None stays as it is."""
+        """Fields that are None stay unchanged."""
     def delete_user(
         self, username: str, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]: ...
     def user(self, broker: str, username: str) -> User:
         """Raises BrokerError with code 3001 if there is none."""
     def users(self, broker: str, filter: str | None = None) -> list[User]:
-        """All users of a broker, or those whose name has `filter` in it."""
+        """All users of a broker, or those whose name contains `filter`."""
     def create_acl(
         self, acl: Acl, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]: ...
@@ -938,23 +937,23 @@ class AclAdmin:
         cluster: str | None = None,
         brokers: str | Iterable[str] | None = None,
     ) -> list[str]:
-        """Delete all that was said of a subject, or what was said of one resource."""
+        """Delete all policies of a subject, or those on one resource."""
     def acl(self, broker: str, subject: str) -> Acl:
         """Raises BrokerError with code 3002 if there is none."""
     def acls(self, broker: str, *, subject: str | None = None, resource: str | None = None) -> list[Acl]:
-        """All of a broker, or those with these texts in their subject and resource."""
+        """All policies of a broker, or those whose subject and resource contain these texts."""
 
 class ClientAdmin:
-    """Asks consumers. Any broker that knows one can pass a question on, so they are tried one after the other."""
+    """Asks consumers. Any broker that knows one can pass a request on, so brokers are tried in turn."""
     def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> ConsumerRunningInfo:
-        """The settings, queues and rates of one consumer, with `stacks` also what each of its threads is doing.
+        """The settings, queues and rates of one consumer; `stacks` adds its threads' stacks.
 
         Raises ServerError if no broker has it, and ConsumeMessageTimeout if it does not answer within ten seconds.
         """
     def consume_status(
         self, group: str, topic: str, client_id: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """The offsets that consumers have in memory, committed or not, by client id; of one or of all of them.
+        """The offsets in the memory of one consumer or all, committed or not, by client id.
 
-        Who does not answer is missing. Raises ServerError if nobody is online, and TopicNotFound.
+        Silent consumers are left out. Raises TopicNotFound, and ServerError if no one is online.
         """

@@ -1,4 +1,4 @@
-"""The blocking classes, made from the table. All logic stays in the async ones."""
+"""The blocking classes, generated from the table. All logic stays in the async ones."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 
 class Facade:
-    """The base of all blocking classes: one async object, and where its calls go."""
+    """The base of all blocking classes: one async object, and the loop that its calls go to."""
 
     def __init__(self, subject: object, *, began: bool = True) -> None:
         self._subject: Any = subject
-        # Before its first call that may wait nothing of it is on the loop: it can be set up anywhere, also where an
+        # Before its first waiting call nothing of it is on the loop: it can be set up anywhere, even where an
         # event loop runs and while modules are imported.
         self._began = began
 
@@ -43,7 +43,7 @@ class Facade:
         return through
 
     def _call(self, name: str, function: Callable[[], Any]) -> Any:
-        """Call a plain function where it may be called."""
+        """Call a plain function where it is allowed: on the loop, or here before there is one."""
         return self._portal(name).wait(_coroutine(function)) if self._began else function()
 
 
@@ -52,7 +52,7 @@ async def _coroutine(function: Callable[[], Any]) -> Any:
 
 
 def _inside(value: Any) -> Any:
-    """What the async classes know of an argument."""
+    """An argument as the async classes expect it."""
     return value._subject if isinstance(value, Facade) else value
 
 
@@ -61,7 +61,7 @@ def _bound(method: Callable[..., Any], facade: Facade, args: Any, kwargs: Any) -
 
 
 def _outside(facade: Facade, value: Any) -> Any:
-    """What the user gets to see of a result."""
+    """A result as the user sees it."""
     if value is facade._subject:
         return facade
     made = FACADES.get(type(value))
@@ -72,7 +72,7 @@ def _outside(facade: Facade, value: Any) -> Any:
     return other
 
 
-# One function for each kind: it makes what the blocking class has out of what the async class has.
+# One function per kind: it turns a member of the async class into one of the blocking class.
 
 
 def _awaits(name: str, method: Callable[..., Any]) -> Any:
@@ -163,7 +163,7 @@ def _is(name: str, attribute: Any) -> Any:
 
 
 class Iteration:
-    """One `for` loop over an async iterator. Leaving it leaves that iterator, with all consequences."""
+    """One `for` loop over an async iterator. Leaving the loop also leaves the iterator."""
 
     __slots__ = ("_facade", "_portal", "_source")
 
@@ -177,7 +177,7 @@ class Iteration:
 
     def __next__(self) -> Any:
         self._facade._portal("__next__")  # not in an event loop, please
-        # Not that of the process: an iterator that a child inherited would wait there for its parent's messages.
+        # Not the process's portal: an iterator inherited by a child would wait there for its parent's messages.
         coming: Any = self._source.__anext__()
         try:
             return blocking(self._portal.wait(coming))
@@ -236,7 +236,7 @@ _SAID = {
 
 
 def blocking_doc(doc: str | None) -> str | None:
-    """A docstring of an async class, as its blocking twin would say it."""
+    """A docstring of an async class, reworded for its blocking twin."""
     if doc is None:
         return None
     for said, says in _SAID.items():
@@ -295,5 +295,5 @@ ClientAdmin = _make(admin.ClientAdmin)
 FACADES: dict[type, type[Any]] = {
     cls: facade
     for cls in TABLE
-    for facade in (globals()[cls.__name__],)  # every class of the table has its line above
+    for facade in (globals()[cls.__name__],)  # every class in the table has its line above
 }

@@ -1,7 +1,7 @@
-"""The one event loop behind all blocking calls of this process, in a thread of its own.
+"""The one event loop behind all blocking calls of this process, in its own thread.
 
-It starts with the first call and ends with the interpreter. A forked child has no copy of the thread, so it gets a loop
-of its own when it makes its first call; what it inherited raises StateError.
+It starts with the first call and ends with the interpreter. A forked child has no copy of the thread, so its first call
+starts a new loop; objects it inherited raise StateError.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Closable(Protocol):
-    """What has a life on the loop."""
+    """Something that runs on the loop until closed."""
 
     async def close(self) -> None: ...
 
@@ -31,14 +31,14 @@ class Closable(Protocol):
 T = TypeVar("T")
 
 THREAD_NAME = "pyromq.sync"
-# The interpreter waits so long, in seconds, for what nobody closed to be closed.
+# Seconds the interpreter waits at exit to close what was left open.
 _LAST_WORDS = 5.0
-# A thread that waits sees Ctrl-C at once, or in rare cases so many seconds later.
+# A waiting thread sees Ctrl-C at once, or in rare cases this many seconds later.
 _LOOK_UP = 0.5
 
 
 class Portal:
-    """An event loop in a daemon thread, and the way into it. Any thread may call, any number of them at once."""
+    """An event loop in a daemon thread, and the way into it. Any number of threads may call at once."""
 
     def __init__(self) -> None:
         started: Future[asyncio.AbstractEventLoop] = Future()
@@ -50,15 +50,15 @@ class Portal:
         self._inherited = False
 
     def wait(self, coro: Coroutine[Any, Any, T]) -> T:
-        """Run `coro` on the loop and wait for its end. It sees the context variables of the caller.
+        """Run `coro` on the loop and wait for it. It sees the caller's context variables.
 
-        Ctrl-C cancels it, waits until it has cleaned up, and goes on as KeyboardInterrupt; the second Ctrl-C does not
-        wait. The loop and all other calls do not notice.
+        Ctrl-C cancels it, waits for its clean-up and raises KeyboardInterrupt; a second Ctrl-C does not wait. The loop
+        and all other calls are not affected.
         """
         call = self._begin(coro)
         try:
             error = call.ended()
-        except BaseException:  # not what the call raised: a signal handler raised it here while we waited
+        except BaseException:  # not from the call: a signal handler raised it here while we waited
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(call.cancel)
             call.ended()
@@ -71,11 +71,11 @@ class Portal:
         return call.outcome.result()
 
     def start(self, coro: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run `coro` on the loop and do not wait for it."""
+        """Run `coro` on the loop without waiting for it."""
         return self._begin(coro).outcome
 
     def remember(self, subject: Closable) -> None:
-        """It runs: when the interpreter ends, close it, unless it is forgotten before."""
+        """Remember something that runs, to close it at exit unless it is forgotten before."""
         self._living.add(subject)
 
     def forget(self, subject: Closable) -> None:
@@ -83,13 +83,13 @@ class Portal:
         self._living.discard(subject)
 
     def stop(self) -> None:
-        """Close what still runs, and end the loop, in bounded time."""
+        """Close everything still running and end the loop, in bounded time."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(_LAST_WORDS + 1.0)
 
     def disown(self) -> None:
-        """This process is a child of the one that the loop runs in."""
+        """This process is a fork of the one that runs the loop."""
         self._inherited = True
 
     def _begin(self, coro: Coroutine[Any, Any, T]) -> _Call[T]:
@@ -100,7 +100,7 @@ class Portal:
             self._loop.call_soon_threadsafe(call.begin)
         except RuntimeError:
             coro.close()
-            raise StateError("the event loop of pyromq.sync has ended with the interpreter") from None
+            raise StateError("the event loop of pyromq.sync ended with the interpreter") from None
         except StateError:
             coro.close()
             raise
@@ -112,7 +112,7 @@ class Portal:
         except BaseException as exc:
             if started.done():
                 raise
-            started.set_exception(exc)  # no more file descriptors, say: the caller hears of it
+            started.set_exception(exc)  # out of file descriptors, for example: the caller gets the error
 
     async def _serve(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         self._stopping = asyncio.Event()
@@ -120,7 +120,7 @@ class Portal:
         await self._stopping.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS):
-                for last in (False, True):  # a client after those who use it
+                for last in (False, True):  # a client after its members
                     closing = [
                         subject.close() for subject in tuple(self._living) if isinstance(subject, Client) is last
                     ]
@@ -128,7 +128,7 @@ class Portal:
 
 
 class _Call(Generic[T]):
-    """One coroutine on its way through the portal. `outcome` is set once it has really ended, also when cancelled."""
+    """One coroutine on its way through the portal. `outcome` is set once it has really ended, even if cancelled."""
 
     __slots__ = ("_coro", "_task", "outcome")
 
@@ -138,9 +138,9 @@ class _Call(Generic[T]):
         self.outcome: Future[T] = Future()
 
     def ended(self) -> BaseException | None:
-        """Wait for the end. Raises nothing but what a signal handler raises in this thread."""
+        """Wait for the end. Raises only what a signal handler raises in this thread."""
         while True:
-            # A signal that arrives right before a thread goes to sleep does not wake it. Hence not for ever.
+            # A signal that arrives just before a thread goes to sleep does not wake it, so never wait forever.
             with contextlib.suppress(TimeoutError):
                 return self.outcome.exception(_LOOK_UP)
 
@@ -161,7 +161,7 @@ class _Call(Generic[T]):
 
 
 async def handed_over(coro: Coroutine[Any, Any, asyncio.Future[T]]) -> Future[T]:
-    """The future that `coro` gives, as one for threads. Cancelling it cancels the other."""
+    """The future that `coro` returns, as one for threads. Cancelling it cancels the other."""
     loop = asyncio.get_running_loop()
     source = await coro
     future: Future[T] = Future()
@@ -189,12 +189,12 @@ async def handed_over(coro: Coroutine[Any, Any, asyncio.Future[T]]) -> Future[T]
 
 _portal: Portal | None = None
 _lock = threading.Lock()
-# A loop that is collected closes the file descriptors that it shares with the parent's: a child keeps what it inherits.
+# A collected loop would close file descriptors that it shares with the parent's: a child keeps what it inherits.
 _inherited: list[Portal] = []
 
 
 def portal(caller: str, instead: str) -> Portal:
-    """The way into the loop. StateError in a thread that runs an event loop, which `caller` would block."""
+    """The portal of this process. StateError in a thread with a running event loop, which `caller` would block."""
     if asyncio._get_running_loop() is not None:
         raise StateError(f"{caller} would block the event loop that runs in this thread; use {instead} there")
     global _portal
@@ -207,7 +207,7 @@ def portal(caller: str, instead: str) -> Portal:
 
 def _forked() -> None:
     global _portal, _lock
-    _lock = threading.Lock()  # somebody may have held it
+    _lock = threading.Lock()  # another thread may have held it
     if _portal is not None:
         _portal.disown()
         _inherited.append(_portal)

@@ -1,4 +1,4 @@
-"""A message as a blocking consumer hands it out: the same, except that `reply` waits."""
+"""A message as a blocking consumer delivers it: the same, except that `reply` waits."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class ReceivedMessage(client.ReceivedMessage):
     def reply(  # type: ignore[override]  # blocking is what this class is for
         self, body: bytes, *, timeout: float = 3.0
     ) -> SendResult:
-        """Answer a message that was sent with `request()`. Raises ReplyError when nobody waits for an answer."""
+        """Answer a message sent with `request()`. Raises ReplyError if no one waits for an answer."""
         through = portal("pyromq.sync.ReceivedMessage.reply", "pyromq.Consumer")
         return through.wait(super().reply(body, timeout=timeout))
 
 
 def blocking(value: Any) -> Any:
-    """`value`, and if it is a message or a list of them, with methods that block.
+    """`value`; if it is a message or a list of them, with methods that block.
 
-    The objects stay the same: what the user says about a message is noted in the one that the consumer knows.
+    The objects stay the same, so that the consumer sees what the user does with a message.
     """
     for message in value if isinstance(value, list) else (value,):
         if type(message) is not client.ReceivedMessage:
@@ -46,9 +46,9 @@ def blocking(value: Any) -> Any:
 
 
 def listener(function: Any, consumer: object) -> Any:
-    """`function`, given by the user to `consumer`: if it is a plain one, it gets messages whose methods block.
+    """The user's `function` for `consumer`: if it is a plain one, it gets messages whose methods block.
 
-    A coroutine function runs on the loop, where nothing may block, and gets messages to match.
+    A coroutine function runs on the loop, where nothing may block, and gets async messages.
     """
     if not callable(function) or _is_async(function):
         return function

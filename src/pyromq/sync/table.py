@@ -1,7 +1,7 @@
-"""What the blocking classes have: every public name of the async ones, and how it is called.
+"""The table of blocking classes: every public name of the async ones, and how to call it.
 
-The classes are made of this table (facade.py), and so are their type stubs (scripts/sync_stubs.py). A test compares it
-with the async classes: a new method there asks for its line here.
+The classes are generated from it (facade.py), and so are their type stubs (scripts/sync_stubs.py). A test compares it
+with the async classes: a new method there needs a line here.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """How a name of the async class is used, and what it is in the blocking one."""
+    """How the async class uses a name, and what it becomes in the blocking one."""
 
     AWAITS = "a coroutine function: a method that waits for it"
-    STARTS = "start: as AWAITS; what was started is closed with the interpreter, if nobody does it before"
-    CLOSES = "close: as AWAITS; called by a handler of the same consumer, which it would wait for, it does not wait"
-    SUBMITS = "a coroutine function that gives a future: a method that gives a concurrent.futures.Future"
+    STARTS = "start: like AWAITS; closed at exit, if it was not closed before"
+    CLOSES = "close: like AWAITS; but in a handler of the same consumer it does not wait, or it would wait for itself"
+    SUBMITS = "a coroutine function that returns a future: a method that returns a concurrent.futures.Future"
     CALLS = "a plain method: called on the loop once there is something on it"
-    LISTENS = "as CALLS, and plain functions among its arguments get messages whose methods block"
-    DECORATES = "as LISTENS, for a method that gives a decorator"
-    LOOKS = "a property of what happens on the loop: read there"
-    IS = "an attribute that stays what it is: read here"
+    LISTENS = "like CALLS, and plain functions among its arguments get messages whose methods block"
+    DECORATES = "like LISTENS, for a method that returns a decorator"
+    LOOKS = "a property that changes on the loop: read there"
+    IS = "an attribute that never changes: read here"
     ITERATES = "__aiter__: __iter__"
     ENTERS = "__aenter__ and __aexit__: __enter__ and __exit__"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One class. `left_out` are public names that are the business of the client and its members."""
+    """One class. `left_out` are public names only for the client and its members."""
 
     names: Mapping[str, Kind]
     left_out: frozenset[str] = frozenset()
@@ -114,7 +114,7 @@ _GROUPS = ("topics", "groups", "offsets", "messages", "brokers", "namesrv", "acl
 
 
 def _all_await(cls: type) -> Row:
-    """A group of operations of the admin: coroutine functions, all of them."""
+    """A group of admin operations, all coroutine functions."""
     return Row({name: Kind.AWAITS for name in vars(cls) if not name.startswith("_")})
 
 

@@ -59,7 +59,7 @@ async def test_a_task_that_fails_is_logged_and_started_anew(tasks, caplog):
     runs = Runs(fail, fail, forever)
     tasks.spawn("work", runs)
     await runs.reached(3)
-    assert caplog.text.count("test work failed; starting it anew") == 2
+    assert caplog.text.count("test work failed; restarting it") == 2
     assert "on purpose" in caplog.text
 
 
@@ -70,7 +70,7 @@ async def test_a_task_that_somebody_else_cancels_is_started_anew(tasks, caplog):
     await runs.reached(1)
     supervised.task.cancel()
     await runs.reached(2)
-    assert "cancelled by somebody else" in caplog.text
+    assert "cancelled from outside" in caplog.text
     assert not supervised.done
 
 

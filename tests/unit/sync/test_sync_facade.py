@@ -77,7 +77,7 @@ def test_the_errors_of_the_async_classes_come_through():
         sync.Producer(*[])
     with pytest.raises(TypeError):
         producer().send(*[])
-    with pytest.raises(ConfigError, match="subscribes to nothing"):
+    with pytest.raises(ConfigError, match="has no subscriptions"):
         sync.Consumer("group", namesrv="127.0.0.1:1").start()
 
 

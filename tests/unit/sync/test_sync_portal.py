@@ -133,7 +133,7 @@ def test_a_portal_that_was_stopped_or_inherited_takes_no_calls():
     own = Portal()
     own.stop()
     assert not own._thread.is_alive()
-    with pytest.raises(StateError, match="has ended with the interpreter"):
+    with pytest.raises(StateError, match="ended with the interpreter"):
         own.wait(nothing())
     own.disown()
     with pytest.raises(StateError, match="belongs to the parent process"):

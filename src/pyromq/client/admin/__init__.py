@@ -1,4 +1,4 @@
-"""The admin client: what operators do by hand, and tools for them, as coroutines (docs/spec/client.md 5)."""
+"""The admin client: what operators and their tools do, as coroutines (docs/spec/client.md 5)."""
 
 from .acl import Account, Acl, AclAdmin, AclVersion, Policy, PolicyEntry, User
 from .admin_client import AdminClient

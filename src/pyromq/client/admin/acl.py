@@ -1,7 +1,7 @@
-"""`admin.acl`: who may do what. Brokers of 4.9 have accounts (50 to 53), those of 5.x users and policies (3001-3010).
+"""`admin.acl`: who may do what. 4.9 brokers have accounts (50 to 53), 5.x brokers users and policies (3001-3010).
 
-A broker without access control refuses these requests, and so does one of the other line: RequestCodeNotSupported. Each
-broker keeps its own list; a change is made at `brokers`, at the masters of a cluster, or at all masters.
+A broker without access control, or of the other line, refuses these requests: RequestCodeNotSupported. Each broker
+keeps its own list; a change goes to `brokers`, to the masters of a cluster, or to all masters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SEPARATOR = ","
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """An account of 4.9. Permissions are DENY, PUB, SUB or PUB|SUB; those of topics and groups read `name=PUB`."""
+    """A 4.9 account. Permissions are DENY, PUB, SUB or PUB|SUB; for topics and groups, `name=PUB`."""
 
     access_key: str
     secret_key: str
@@ -55,7 +55,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class AclVersion:
-    """The versions of a broker's accounts: of each file, and `version`, which 4.9.7 renews only when it starts."""
+    """The versions of a broker's accounts: one per file, and `version`, which 4.9.7 updates only at its start."""
 
     broker_name: str
     address: str
@@ -104,7 +104,7 @@ class UpdateGlobalWhiteAddresses(Header):
 
 
 class User(Body, frozen=True, kw_only=True):
-    """A user of 5.x. `user_type` is Super or Normal, `user_status` enable or disable. Brokers hide passwords."""
+    """A 5.x user. `user_type` is Super or Normal, `user_status` enable or disable. Brokers hide passwords."""
 
     password: str | None = None
     user_status: str | None = None
@@ -183,7 +183,7 @@ class AclAdmin:
     async def set_account(
         self, account: Account, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
-        """Make an account or replace it; gives the addresses."""
+        """Create or replace an account; returns the addresses."""
         header = UpdateAclConfig(
             access_key=account.access_key,
             secret_key=account.secret_key,
@@ -207,7 +207,7 @@ class AclAdmin:
     async def versions(
         self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> dict[str, AclVersion]:
-        """By address, which version of the accounts each broker has."""
+        """The version of each broker's accounts, by address."""
 
         async def ask(address: str) -> AclVersion:
             return _version(await self._requests.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO))
@@ -223,7 +223,7 @@ class AclAdmin:
         cluster: str | None = None,
         brokers: str | Iterable[str] | None = None,
     ) -> list[str]:
-        """From these addresses everything is allowed. `file` names one of several that a broker reads."""
+        """Allow everything from these addresses. `file` names one of several that a broker reads."""
         header = UpdateGlobalWhiteAddresses(_SEPARATOR.join(addresses), file)
         code = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
         return await self._change("set white addresses", code, header, None, cluster, brokers)
@@ -240,7 +240,7 @@ class AclAdmin:
     async def update_user(
         self, user: User, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
-        """What is None stays as it is."""
+        """Fields that are None stay unchanged."""
         header, body = UserName(user.username), user.encode()
         what = f"update user {user.username}"
         return await self._change(what, RequestCode.AUTH_UPDATE_USER, header, body, cluster, brokers)
@@ -261,7 +261,7 @@ class AclAdmin:
         return User.decode(reply.body_bytes)
 
     async def users(self, broker: str, filter: str | None = None) -> list[User]:  # noqa: A002 - RocketMQ's word
-        """All users of a broker, or those whose name has `filter` in it."""
+        """All users of a broker, or those whose name contains `filter`."""
         address = await self._addresses.address(broker)
         return _list(User, await self._requests.ask(address, RequestCode.AUTH_LIST_USER, UserFilter(filter)))
 
@@ -290,7 +290,7 @@ class AclAdmin:
         cluster: str | None = None,
         brokers: str | Iterable[str] | None = None,
     ) -> list[str]:
-        """Delete all that was said of a subject, or what was said of one resource."""
+        """Delete all policies of a subject, or those on one resource."""
         header = DeleteAcl(subject, policy_type, resource)
         what = f"delete acl of {subject}"
         return await self._change(what, RequestCode.AUTH_DELETE_ACL, header, None, cluster, brokers)
@@ -304,7 +304,7 @@ class AclAdmin:
         return Acl.decode(reply.body_bytes)
 
     async def acls(self, broker: str, *, subject: str | None = None, resource: str | None = None) -> list[Acl]:
-        """All of a broker, or those with these texts in their subject and resource."""
+        """All policies of a broker, or those whose subject and resource contain these texts."""
         address = await self._addresses.address(broker)
         header = AclFilter(subject, resource)
         return _list(Acl, await self._requests.ask(address, RequestCode.AUTH_LIST_ACL, header))
@@ -325,7 +325,7 @@ def _version(reply: Command) -> AclVersion:
     header = reply.header(GetAclInfoReply)
     files = fastjson.loads(header.all_acl_file_version) if header.all_acl_file_version else {}
     if not isinstance(files, dict):
-        raise RemoteProtocolError("the versions of the files with accounts are no object")
+        raise RemoteProtocolError("the versions of the account files are not a JSON object")
     return AclVersion(
         broker_name=header.broker_name,
         address=header.broker_addr,
@@ -336,7 +336,7 @@ def _version(reply: Command) -> AclVersion:
 
 
 def _list(kind: type[B], reply: Command) -> list[B]:
-    """A body that is an array; no body at all is an empty one."""
+    """A body that is an array; no body counts as an empty one."""
     if not reply.body_bytes:
         return []
     entries = fastjson.loads(reply.body_bytes)

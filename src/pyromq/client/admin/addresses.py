@@ -1,4 +1,4 @@
-"""Where an admin client has to ask. Found out anew each time: what was true before a change is not enough."""
+"""The addresses an admin client asks, looked up every time: a change may have made old ones wrong."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Replica:
 class Addresses:
     """Finds the addresses of brokers.
 
-    Where an operation takes `brokers`, each is an address (`host:port`) or the name of a broker, which means its
-    master. Without `brokers` and `cluster` the operation is for every cluster.
+    If an operation takes `brokers`, each is an address (`host:port`) or a broker name, which means its master. Without
+    `brokers` and `cluster` the operation covers every cluster.
     """
 
     def __init__(self, requests: Requests) -> None:
@@ -53,16 +53,16 @@ class Addresses:
         return TopicRouteData.decode(reply.body_bytes)
 
     async def address(self, broker: str) -> str:
-        """The address of `broker`, if it is a name that of its master."""
+        """The address of `broker`; for a name, that of its master."""
         [address] = await self.masters(brokers=[broker])
         return address
 
     async def masters(self, cluster: str | None = None, brokers: str | Iterable[str] | None = None) -> list[str]:
-        """The addresses to change something at."""
+        """The addresses for a change."""
         return await self._chosen(cluster, brokers, everyone=False)
 
     async def everyone(self, cluster: str | None = None, brokers: str | Iterable[str] | None = None) -> list[str]:
-        """The same with the slaves of a cluster: for what each broker keeps for itself."""
+        """The same, including slaves: for things that each broker keeps on its own."""
         return await self._chosen(cluster, brokers, everyone=True)
 
     async def names(self, addresses: Iterable[str]) -> dict[str, str]:
@@ -70,7 +70,7 @@ class Addresses:
         known = await self.broker_names()
         wanted = list(addresses)
         if unknown := [address for address in wanted if address not in known]:
-            raise _nowhere(f"no broker is registered with the address {', '.join(unknown)}")
+            raise _nowhere(f"no broker is registered at {', '.join(unknown)}")
         return {address: known[address] for address in wanted}
 
     async def broker_names(self) -> dict[str, str]:
@@ -78,13 +78,13 @@ class Addresses:
         return {each.address: each.broker for each in replicas(await self.cluster_info())}
 
     async def serving(self, topic: str) -> dict[str, str]:
-        """The brokers of a topic, by name: their masters, or, where one is down, a slave. Raises TopicNotFound."""
+        """The brokers of a topic, by name: the master, or a slave while it is down. Raises TopicNotFound."""
         return _some(readable((await self.route(topic)).broker_datas), f"the brokers of {topic}")
 
     async def serving_group(self, group: str) -> dict[str, str]:
         """The brokers that may know a group: those of its retry topic.
 
-        A group that nobody has joined yet has no such topic, but may have offsets: then all brokers.
+        A group that no one has joined yet has no such topic but may have offsets: then all brokers.
         """
         try:
             return await self.serving(retry_topic(group))
@@ -128,7 +128,7 @@ class Addresses:
 
 
 def addresses_in(info: ClusterInfo, cluster: str | None, *, everyone: bool) -> list[str]:
-    """The masters, or all brokers, of a cluster or of all clusters. Raises RouteNotFound instead of giving none."""
+    """The masters, or all brokers, of one cluster or all. Raises RouteNotFound if there are none."""
     addresses = [each.address for each in replicas(info, cluster) if everyone or each.id == MASTER]
     if not addresses:
         raise _nowhere(f"no {'broker' if everyone else 'master'} of {cluster or 'any cluster'} is known")
@@ -136,7 +136,7 @@ def addresses_in(info: ClusterInfo, cluster: str | None, *, everyone: bool) -> l
 
 
 def replicas(info: ClusterInfo, cluster: str | None = None) -> list[Replica]:
-    """All brokers of a cluster, or of all of them, in order. Raises RouteNotFound for an unknown cluster."""
+    """All brokers of one cluster or all, in order. Raises RouteNotFound for an unknown cluster."""
     clusters = {broker: name for name, brokers in info.cluster_addr_table.items() for broker in brokers}
     found = [
         Replica(cluster or clusters.get(data.broker_name, data.cluster), data.broker_name, broker_id, address)
@@ -147,17 +147,17 @@ def replicas(info: ClusterInfo, cluster: str | None = None) -> list[Replica]:
 
 
 def masters_in(info: ClusterInfo, cluster: str | None = None) -> dict[str, str]:
-    """The masters of a cluster, or of all of them, by name. Raises RouteNotFound for an unknown cluster."""
+    """The masters of one cluster or all, by name. Raises RouteNotFound for an unknown cluster."""
     return {each.broker: each.address for each in replicas(info, cluster) if each.id == MASTER}
 
 
 def brokers_in(info: ClusterInfo, cluster: str | None = None) -> dict[str, str]:
-    """Who answers questions for a cluster, or for all of them. Raises RouteNotFound for an unknown cluster."""
+    """The brokers to query for one cluster or all. Raises RouteNotFound for an unknown cluster."""
     return readable(_brokers_in(info, cluster))
 
 
 def readable(brokers: Iterable[BrokerData]) -> dict[str, str]:
-    """Who answers questions: of each broker the master, or, while it is down, the slave with the smallest id."""
+    """The brokers to query: for each name the master, or, while it is down, the slave with the smallest id."""
     return {
         data.broker_name: data.broker_addrs[min(data.broker_addrs)]
         for data in sorted(brokers, key=lambda data: data.broker_name)
@@ -168,7 +168,7 @@ def readable(brokers: Iterable[BrokerData]) -> dict[str, str]:
 def _brokers_in(info: ClusterInfo, cluster: str | None) -> list[BrokerData]:
     clusters = info.cluster_addr_table
     if cluster is not None and cluster not in clusters:
-        raise _nowhere(f"there is no cluster {cluster}; there are: {', '.join(sorted(clusters)) or 'none'}")
+        raise _nowhere(f"there is no cluster {cluster}; known clusters: {', '.join(sorted(clusters)) or 'none'}")
     names = info.broker_addr_table if cluster is None else clusters[cluster]
     return [info.broker_addr_table[name] for name in names if name in info.broker_addr_table]
 

@@ -1,4 +1,4 @@
-"""AdminClient: everything an operator asks of a cluster, by subject."""
+"""AdminClient: everything an operator can ask of a cluster, by subject."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class AdminClient:
-    """Looks at a cluster and changes it.
+    """Inspects and changes a cluster.
 
         async with AdminClient("localhost:9876") as admin:
             await admin.topics.create("orders", write_queues=4, read_queues=4)
             print((await admin.groups.progress("billing")).lag)
 
-    What is not found raises. Where several servers are asked, they are asked at the same time; if some fail, the
-    operation raises PartialFailure, which says who did it, who failed and why, and what was found out nevertheless.
-    Names are taken as they are: a client's namespace is not put in front of them.
+    Something that does not exist raises. Several servers are asked at the same time; if some fail, the operation raises
+    PartialFailure, which says who succeeded, who failed and why, and what was found out nevertheless. Names are used
+    unchanged: a client's namespace is not added.
 
-    `timeout` is for one request, in seconds. `client` may be shared with producers and consumers.
+    `timeout` covers one request, in seconds. `client` may be shared with producers and consumers.
     """
 
     def __init__(
@@ -59,17 +59,17 @@ class AdminClient:
 
     @property
     def client(self) -> Client:
-        """What it asks with: producers and consumers may share it."""
+        """The client it uses; producers and consumers may share it."""
         return self._client
 
     async def start(self) -> Self:
-        """Needs no server to be there. StateError if the client has an admin of this group already."""
+        """Does not need a server to be up. StateError if the client already has an admin of this group."""
         await self._client.join(self._member)
         self._requests.started = True
         return self
 
     async def close(self) -> None:
-        """Always ends. Requests under way on a client of its own fail with ConnectionLost."""
+        """Always ends. Requests in flight on its own client fail with ConnectionLost."""
         self._requests.started = False
         await self._client.leave(self._member)
 
@@ -81,7 +81,7 @@ class AdminClient:
 
 
 class _Member:
-    """What the client knows of an admin: that it is there."""
+    """The admin as a member of its client."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -90,4 +90,4 @@ class _Member:
         return ()
 
     def route_changed(self, topic: str) -> None:
-        """Routes are asked for anew each time, so there is nothing to do."""
+        """Nothing to do: routes are requested every time."""

@@ -38,7 +38,7 @@ class BrokerAdmin:
         return await self._addresses.cluster_info()
 
     async def of_topic(self, topic: str) -> dict[str, str]:
-        """The brokers of a topic, by name: of each the master, or, while it is down, a slave. Raises TopicNotFound."""
+        """The brokers of a topic, by name: the master, or a slave while it is down. Raises TopicNotFound."""
         return await self._addresses.serving(topic)
 
     async def config(self, broker: str) -> dict[str, str]:
@@ -53,30 +53,30 @@ class BrokerAdmin:
         cluster: str | None = None,
         brokers: str | Iterable[str] | None = None,
     ) -> list[str]:
-        """Change settings at once and in the brokers' files; slaves are among those of a cluster. Gives the addresses.
+        """Change settings at once and in the brokers' files; `cluster` includes slaves. Returns the addresses.
 
-        A broker that refuses one of the keys (NoPermission) changes nothing. Keys that it does not know are ignored.
+        A broker that refuses one of the keys (NoPermission) changes nothing. Unknown keys are ignored.
         """
         addresses = await self._addresses.everyone(cluster, brokers)
         what, body = f"set {', '.join(changes)}", config_text(changes)
         return await self._requests.tell(what, addresses, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
     async def runtime(self, broker: str) -> dict[str, str]:
-        """What a broker measures of itself, as text under RocketMQ's keys (docs/spec/broker.md 12.2)."""
+        """A broker's runtime figures, as text under RocketMQ's keys (docs/spec/broker.md 12.2)."""
         reply = await self._requests.ask(await self._addresses.address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
         return KVTable.decode(reply.body_bytes).table
 
     async def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:
         """A counter over the last minute, hour and day: `TOPIC_PUT_NUMS` of a topic, `GROUP_GET_NUMS` of `topic@group`.
 
-        Raises ServerError for one that does not exist, as it does not before something was counted.
+        Raises ServerError if there is no such counter, as is the case until something was counted.
         """
         address = await self._addresses.address(broker)
         reply = await self._requests.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsData(name, key))
         return BrokerStatsData.decode(reply.body_bytes)
 
     async def consume_stats(self, broker: str, *, ordered: bool = False) -> ConsumeStatsList:
-        """How far all groups are on one broker, in one answer; with `ordered` only in ordered topics."""
+        """The progress of all groups on one broker, in one answer; `ordered` limits it to ordered topics."""
         header = GetBrokerConsumeStats(ordered)
         reply = await self._requests.ask(
             await self._addresses.address(broker), RequestCode.GET_BROKER_CONSUME_STATS, header, slow=SLOW
@@ -88,17 +88,17 @@ class BrokerAdmin:
     async def clean_queues(
         self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
-        """Delete consume queues whose messages are all gone from the log. Gives the addresses."""
+        """Delete consume queues whose messages have all left the log. Returns the addresses."""
         return await self._clean("clean expired queues", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, cluster, brokers)
 
     async def clean_topics(
         self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
-        """Delete consume queues of topics that do not exist. Gives the addresses."""
+        """Delete consume queues of topics that do not exist. Returns the addresses."""
         return await self._clean("clean unused topics", RequestCode.CLEAN_UNUSED_TOPIC, cluster, brokers)
 
     async def clean_log(self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None) -> list[str]:
-        """Delete files of the log that have been kept long enough, now instead of at night. Gives the addresses."""
+        """Delete expired log files now instead of at night. Returns the addresses."""
         return await self._clean("delete expired log", RequestCode.DELETE_EXPIRED_COMMITLOG, cluster, brokers)
 
     async def _clean(self, what: str, code: int, cluster: str | None, brokers: str | Iterable[str] | None) -> list[str]:
@@ -107,7 +107,7 @@ class BrokerAdmin:
     # Write permission, which name servers take from the routes they give
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Let nobody send to a broker any more; consumers go on. By name server the number of topics that it has."""
+        """Stop sends to a broker; consumers go on. Returns the number of its topics, by name server."""
         what, code = f"wipe write permission of {broker_name}", RequestCode.WIPE_WRITE_PERM_OF_BROKER
         answers = await self._requests.ask_name_servers(what, code, WipeWritePerm(broker_name))
         replies = answers.results.items()
@@ -116,7 +116,7 @@ class BrokerAdmin:
         return counts
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Undo `wipe_write_perm`: all topics of the broker can be read and written, whatever was set before."""
+        """Undo `wipe_write_perm`: all topics of the broker become readable and writable, whatever was set before."""
         what, code = f"add write permission of {broker_name}", RequestCode.ADD_WRITE_PERM_OF_BROKER
         answers = await self._requests.ask_name_servers(what, code, WipeWritePerm(broker_name))
         replies = answers.results.items()

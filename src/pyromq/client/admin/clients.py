@@ -1,4 +1,4 @@
-"""`admin.clients`: what single consumers say of themselves, asked through a broker that they are connected to."""
+"""`admin.clients`: reports of single consumers, through a broker they are connected to."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class ClientAdmin:
-    """Asks consumers. Any broker that knows one can pass a question on, so they are tried one after the other."""
+    """Asks consumers. Any broker that knows one can pass a request on, so brokers are tried in turn."""
 
     def __init__(self, requests: Requests, addresses: Addresses) -> None:
         self._requests = requests
         self._addresses = addresses
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> ConsumerRunningInfo:
-        """The settings, queues and rates of one consumer, with `stacks` also what each of its threads is doing.
+        """The settings, queues and rates of one consumer; `stacks` adds its threads' stacks.
 
         Raises ServerError if no broker has it, and ConsumeMessageTimeout if it does not answer within ten seconds.
         """
@@ -42,9 +42,9 @@ class ClientAdmin:
     async def consume_status(
         self, group: str, topic: str, client_id: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """The offsets that consumers have in memory, committed or not, by client id; of one or of all of them.
+        """The offsets in the memory of one consumer or all, committed or not, by client id.
 
-        Who does not answer is missing. Raises ServerError if nobody is online, and TopicNotFound.
+        Silent consumers are left out. Raises TopicNotFound, and ServerError if no one is online.
         """
         serving = await self._addresses.serving(topic)
         header = GetConsumerStatus(topic, group, client_id)

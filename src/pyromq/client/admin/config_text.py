@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def config_from(reply: Command, server: str) -> dict[str, str]:
-    """What a server says its settings are."""
+    """Parse the settings that a server reports."""
     try:
         return {entry.key: entry.value for entry in parse(decode(reply.body_bytes))}
     except ConfigError as exc:

@@ -1,9 +1,9 @@
-"""Asking many servers at once, under one deadline for all that is asked.
+"""Ask many servers at once, under one deadline.
 
     async with within(3.0):
         answers = await fan_out(brokers, admin.brokers.runtime)
 
-However many brokers hang, this ends in time: with what the others said, and with who is missing.
+However many brokers hang, this ends in time, with the others' answers and the names of those missing.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 T = TypeVar("T")
 
-# So many servers are asked at the same time; a cluster may have hundreds of them.
+# Servers asked at the same time; a cluster may have hundreds.
 AT_ONCE = 32
-# After the deadline of a fan-out: to ask those who did answer for what completes the picture.
+# Extra time after a fan-out's deadline, to ask those that answered for the rest.
 _GRACE = 0.6
 
 
 @dataclass(slots=True)
 class _Deadline:
-    """When a fan-out is cut off, of how many seconds that is the end, and what cuts off everything else."""
+    """When a fan-out is cut off, how many seconds it had, and what cuts off everything else."""
 
     at: float
     seconds: float
@@ -43,7 +43,7 @@ _DEADLINE: ContextVar[_Deadline | None] = ContextVar("deadline", default=None)
 
 @contextlib.asynccontextmanager
 async def within(seconds: float) -> AsyncIterator[None]:
-    """Give everything inside so much time together. A fan-out that is cut off says who is missing; anything else
+    """Limit the time of everything inside. A fan-out that is cut off names those missing; anything else
     ends in TimeoutError a moment later.
     """
     at = asyncio.get_running_loop().time() + seconds
@@ -56,7 +56,7 @@ async def within(seconds: float) -> AsyncIterator[None]:
 
 
 def more_time(seconds: float) -> None:
-    """Put the deadline off, as after a question that somebody thought about for so long."""
+    """Extend the deadline, for example by the time a user took to answer a question."""
     if (deadline := _DEADLINE.get()) is not None:
         deadline.at += seconds
         deadline.scope.reschedule(deadline.at + _GRACE)
@@ -64,7 +64,7 @@ def more_time(seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Somebody who was asked and gave no answer, so that a part of the picture is not known."""
+    """A server that gave no answer, so that part of the picture is unknown."""
 
     server: str
     error: PyroMQError
@@ -76,7 +76,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[T]):
-    """What several servers, or several requests, came to: each is in one of the two tables, by its name."""
+    """The results of several servers or requests: each is in one of the two tables, by name."""
 
     what: str
     results: dict[str, T]
@@ -84,13 +84,13 @@ class Answers(Generic[T]):
 
     @property
     def missing(self) -> tuple[Missing, ...]:
-        """Who did not answer, or refused."""
+        """The servers that did not answer, or refused."""
         return tuple(Missing(server, error) for server, error in self.failures.items())
 
     def check(self, partial: object = None) -> dict[str, T]:
         """The results, if nothing failed. Otherwise raises PartialFailure, which carries `partial`.
 
-        The failure of the only one that was asked is raised as it is.
+        If only one was asked, its failure is raised unchanged.
         """
         if not self.failures:
             return self.results
@@ -99,7 +99,7 @@ class Answers(Generic[T]):
         raise PartialFailure(self.what, tuple(self.results), tuple(self.failures.items()), partial)
 
     def some(self) -> dict[str, T]:
-        """The results. If there are none because everybody failed, the first failure is raised instead."""
+        """The results. If all failed, raises the first failure."""
         if self.failures and not self.results:
             raise next(iter(self.failures.values()))
         return self.results
@@ -116,9 +116,9 @@ async def fan_out(servers: Iterable[K], ask: Callable[[K], Awaitable[T]], what: 
 async def fan_out(
     servers: Mapping[str, K] | Iterable[K], ask: Callable[[K], Awaitable[T]], what: str = "ask"
 ) -> Answers[T]:
-    """Await `ask` for each of the servers, some at a time, each until the deadline. Never raises a PyroMQError.
+    """Await `ask` for each server, some at a time, until the deadline. Never raises a PyroMQError.
 
-    Servers without names are known by themselves, and nobody is asked twice. `what` is for the error of `check`.
+    Without names, servers stand for themselves, and none is asked twice. `what` is for the error of `check`.
     """
     named: Mapping[str, K] = servers if isinstance(servers, Mapping) else {str(key): key for key in servers}
     limit = _DEADLINE.get()
@@ -128,7 +128,7 @@ async def fan_out(
         try:
             async with asyncio.timeout_at(limit.at if limit else None), turn:
                 return await ask(key)
-        except PyroMQError as exc:  # before TimeoutError, which some of them are, too
+        except PyroMQError as exc:  # before TimeoutError, which some of them also are
             return exc
         except TimeoutError:
             return _no_answer(name, limit.seconds if limit else 0.0)
@@ -146,9 +146,9 @@ async def fan_out(
 
 
 async def partly(operation: Awaitable[T]) -> tuple[T, tuple[Missing, ...]]:
-    """What an operation gives, whole or in part, and who is missing.
+    """The whole or partial result of an operation, and who is missing.
 
-    Raises PartialFailure where nothing was found out at all.
+    Raises PartialFailure if there is no result at all.
     """
     try:
         return await operation, ()
@@ -160,7 +160,7 @@ async def partly(operation: Awaitable[T]) -> tuple[T, tuple[Missing, ...]]:
 
 
 def _no_answer(server: str, seconds: float) -> RequestTimeout:
-    """The time for all of it ran out before this server answered."""
+    """The overall time ran out before this server answered."""
     error = RequestTimeout(server, 0, seconds)
     error.args = (f"{server}: no answer within {seconds:g} s",)
     return error

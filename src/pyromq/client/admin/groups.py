@@ -57,7 +57,7 @@ class _DeleteGroup(DeleteSubscriptionGroup):
 
 
 class GroupAdmin:
-    """Operations on groups. The names are those that brokers know: no namespace is added."""
+    """Operations on groups. Names are the brokers' own: no namespace is added."""
 
     def __init__(self, requests: Requests, addresses: Addresses, topics: TopicAdmin, clients: ClientAdmin) -> None:
         self._requests = requests
@@ -74,9 +74,9 @@ class GroupAdmin:
         cluster: str | None = None,
         brokers: str | Iterable[str] | None = None,
     ) -> list[str]:
-        """Make a group, or give it other settings, all of them; on `brokers`, the masters of a cluster, or everywhere.
+        """Create a group, or replace all its settings; on `brokers`, the masters of a cluster, or everywhere.
 
-        Gives the addresses. A name alone means RocketMQ's own settings.
+        Returns the addresses. A name alone means RocketMQ's defaults.
         """
         if isinstance(config, str):
             config = SubscriptionGroupConfig(group_name=config)
@@ -93,9 +93,9 @@ class GroupAdmin:
         brokers: str | Iterable[str] | None = None,
         remove_offsets: bool = False,
     ) -> None:
-        """Delete a group, and with `remove_offsets` how far it had come. It need not be there.
+        """Delete a group, and with `remove_offsets` its offsets. It need not exist.
 
-        Unless it is for some `brokers` only, its retry and dead-letter topics go, too, with what is in them.
+        Without `brokers`, its retry and dead-letter topics are deleted too, with their messages.
         """
         addresses = await self._addresses.masters(cluster, brokers)
         header = _DeleteGroup(group, remove_offsets, remove_offsets)
@@ -114,9 +114,9 @@ class GroupAdmin:
         cluster: str | None = None,
         brokers: str | Iterable[str] | None = None,
     ) -> list[str]:
-        """Let a group pull or pop a topic (5.x, for members that let the broker decide); gives the addresses.
+        """Choose whether a group pulls or pops a topic (5.x, for members that let the broker decide).
 
-        When it pops, each member shares the queues of `share_queues` others; 0 lets all have all of them.
+        With pop, each member shares the queues of `share_queues` others; 0 means all. Returns the addresses.
         """
         body = SetMessageRequestModeRequestBody(
             consumer_group=group, topic=topic, mode=mode, pop_share_queue_num=share_queues
@@ -128,14 +128,14 @@ class GroupAdmin:
     # Settings
 
     async def names(self, cluster: str | None = None) -> list[str]:
-        """All groups that any broker has settings of, sorted."""
+        """All groups known to any broker, sorted."""
         tables = await self._tables(cluster)
         return sorted({name for table in tables.values() for name in table})
 
     async def config(self, group: str, cluster: str | None = None) -> dict[str, SubscriptionGroupConfig]:
-        """The settings of a group by broker address. Raises SubscriptionGroupNotExist if nobody knows it.
+        """The settings of a group by broker address. Raises SubscriptionGroupNotExist if no broker knows it.
 
-        All groups are fetched: asked for one (352), a 5.x broker would make it if it is not there.
+        Fetches all groups: asked for one (352), a 5.x broker would create it.
         """
         tables = await self._tables(cluster)
         found = {address: table[group] for address, table in tables.items() if group in table}
@@ -158,9 +158,9 @@ class GroupAdmin:
     # Progress
 
     async def progress(self, group: str, topic: str | None = None, *, clients: bool = False) -> GroupProgress:
-        """How far a group is in all topics, or in one. Raises ConsumerNotOnline if it has no offset anywhere.
+        """The progress of a group in one topic or all. Raises ConsumerNotOnline if it has no offset anywhere.
 
-        `clients` finds out which consumer has which queue, which asks every one of them. If a broker does not answer,
+        `clients` adds which consumer has which queue, and asks every one of them. If a broker does not answer,
         PartialFailure has the rows of the others in `partial`.
         """
         brokers = await (self._addresses.serving(topic) if topic else self._addresses.serving_group(group))
@@ -174,7 +174,7 @@ class GroupAdmin:
         return progress
 
     async def stats_at(self, address: str, group: str, topic: str | None = None) -> ConsumeStats:
-        """What one broker says of a group's progress; without rows if it knows of none."""
+        """A group's progress on one broker; no rows if it has none there."""
         reply = await self._requests.ask(address, RequestCode.GET_CONSUME_STATS, GetConsumeStats(group, topic))
         return ConsumeStats.decode(reply.body_bytes)
 
@@ -192,7 +192,7 @@ class GroupAdmin:
         return sorted(spans, key=lambda span: span.message_queue)
 
     async def owners(self, group: str) -> dict[MessageQueue, str]:
-        """Which consumer has which queue. Who does not answer has unknown ones: no reason to withhold the others'."""
+        """Which consumer has which queue. The queues of silent consumers stay unknown."""
         try:
             infos = await self._running_infos(group)
         except PyroMQError:
@@ -202,9 +202,9 @@ class GroupAdmin:
     # Members
 
     async def running_infos(self, group: str, *, stacks: bool = False) -> dict[str, ConsumerRunningInfo]:
-        """What each consumer of a group says of itself, by its id. Raises ConsumerNotOnline if there is none.
+        """The running info of each consumer of a group, by id. Raises ConsumerNotOnline if there are none.
 
-        If some of them do not answer, PartialFailure has what the others said in `partial`.
+        If some do not answer, PartialFailure has the others' in `partial`.
         """
         answers = await self._running_infos(group, stacks=stacks)
         return answers.check(answers.results)
@@ -215,9 +215,9 @@ class GroupAdmin:
         return await fan_out(members, lambda name: self._clients.running_info(group, name, stacks=stacks), what)
 
     async def connections(self, group: str) -> ConsumerConnection:
-        """Who consumes, and what. Raises ConsumerNotOnline if nobody does.
+        """The members of a group and their subscriptions. Raises ConsumerNotOnline if there are none.
 
-        Consumers are connected to all brokers; all are asked, so that one is found that some lost.
+        Consumers connect to all brokers; all are asked, to find those that some brokers lost.
         """
         brokers = await self._addresses.serving_group(group)
         what, code = f"consumers of group {group}", RequestCode.GET_CONSUMER_CONNECTION_LIST
@@ -228,7 +228,7 @@ class GroupAdmin:
         return _joined(found)
 
     async def producers(self, group: str, topic: str) -> list[Connection]:
-        """The members of a producer group that brokers of `topic` know. Raises ServerError if there are none."""
+        """The members of a producer group connected to brokers of `topic`. Raises ServerError if there are none."""
         brokers = await self._addresses.serving(topic)
         what, code = f"producers of group {group}", RequestCode.GET_PRODUCER_CONNECTION_LIST
         answers = await self._requests.ask_each(what, brokers, code, GetProducerConnectionList(group))
@@ -242,13 +242,13 @@ class GroupAdmin:
         return [members[client_id] for client_id in sorted(members)]
 
     async def all_producers(self, broker: str) -> dict[str, list[ProducerInfo]]:
-        """Every producer that one broker knows, by group."""
+        """All producers connected to one broker, by group."""
         reply = await self._requests.ask(await self._addresses.address(broker), RequestCode.GET_ALL_PRODUCER_INFO)
         return ProducerTableInfo.decode(reply.body_bytes).data
 
 
 def _joined(found: list[ConsumerConnection]) -> ConsumerConnection:
-    """What several brokers heard of one group. Of two subscriptions to a topic the newer one counts."""
+    """Combine what several brokers know of a group. The newer of two subscriptions to a topic counts."""
     members = {member.client_id: member for heard in found for member in heard.connection_set}
     subscriptions: dict[str, SubscriptionData] = {}
     for heard in found:
@@ -267,6 +267,6 @@ def _joined(found: list[ConsumerConnection]) -> ConsumerConnection:
 
 
 def _most_telling(failures: Iterable[PyroMQError], absent: type[PyroMQError]) -> PyroMQError:
-    """Of the reasons why nothing was found: one that is more than `absent`, which may be wrong where others failed."""
+    """Why nothing was found: preferably not `absent`, which may be wrong if others failed."""
     failed = list(failures)
     return next((failure for failure in failed if not isinstance(failure, absent)), failed[0])

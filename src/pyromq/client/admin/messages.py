@@ -1,10 +1,10 @@
-"""`admin.messages`: finding messages, and what became of them.
+"""`admin.messages`: find messages, and what happened to them.
 
     offset id   where a message lies: the broker's address and the place in its log (33)
-    key         what its producer called it, found by the brokers' index (12)
+    key         set by its producer, found in the brokers' index (12)
     UNIQ_KEY    the id its producer got, found in the same way
 
-The index goes by hashes and seconds, so brokers may find more than was asked for; what does not fit is left out here.
+The index works by hashes and seconds, so brokers may find too much; mismatches are dropped here.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from .requests import Requests
     from .topics import TopicAdmin
 
-LIMIT = 64  # what a broker gives at most
+LIMIT = 64  # most that a broker returns
 _ANY_TIME = 2**63 - 1
 _UNIQ_KEY_LIMIT = 32
 # Clocks of producers and brokers differ a little: a message may be stored "before" its id was made.
@@ -76,7 +76,7 @@ class ResumeCheckHalfMessage(Header):
 
 
 class MessageAdmin:
-    """Operations on messages. Where one is looked for and not found, NoMessage is raised."""
+    """Operations on messages. A message that is not found raises NoMessage."""
 
     def __init__(self, requests: Requests, addresses: Addresses, topics: TopicAdmin, groups: GroupAdmin) -> None:
         self._requests = requests
@@ -87,7 +87,7 @@ class MessageAdmin:
     # Finding
 
     async def by_offset_id(self, offset_id: str) -> MessageExt:
-        """The message that lies where the id says, asked of the address inside of the id."""
+        """The message at the place in the id, from the broker whose address is in it."""
         address, physical_offset = place_in_id(offset_id)
         try:
             reply = await self._requests.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(physical_offset))
@@ -95,7 +95,7 @@ class MessageAdmin:
             raise NoMessage(exc.remark, address) from exc
         found = _messages(reply, await self._name_of(address))
         if not found:
-            raise NoMessage(f"nothing lies at {physical_offset}", address)
+            raise NoMessage(f"there is no message at {physical_offset}", address)
         return found[0]
 
     async def by_key(
@@ -107,10 +107,10 @@ class MessageAdmin:
         begin: datetime | None = None,
         end: datetime | None = None,
     ) -> list[MessageExt]:
-        """The messages with this key, the oldest first; of each broker at most `limit`, and no more than 64.
+        """The messages with this key, oldest first; at most `limit` per broker, and no more than 64.
 
-        `begin` and `end` are about when they were stored. Raises TopicNotFound. If a broker does not answer,
-        PartialFailure has what the others found in `partial`.
+        `begin` and `end` limit the store time. Raises TopicNotFound. If a broker does not answer, PartialFailure has
+        what the others found in `partial`.
         """
         window = (0 if begin is None else to_millis(begin), _ANY_TIME if end is None else to_millis(end))
         header = QueryMessage(topic, key, limit, *window)
@@ -124,10 +124,10 @@ class MessageAdmin:
         return fitting
 
     async def by_uniq_key(self, topic: str, uniq_key: str) -> MessageExt:
-        """The message that its producer got this id for; of several copies the one that was stored first.
+        """The message with this id, set by its producer; of several copies, the one stored first.
 
-        The id says when it was made, so that only younger messages are looked through. It may be wrong about that, by
-        a time zone or by a month; what is not found then is looked for among all.
+        The id contains its time, so only younger messages are searched. That time may be wrong, by a time zone or a
+        month; if nothing is found, all messages are searched.
         """
         begin = earliest(uniq_key, time.time_ns() // 1_000_000)
         for since in dict.fromkeys((begin, 0)):
@@ -143,7 +143,7 @@ class MessageAdmin:
     async def get(self, topic: str, message_id: str) -> MessageExt:
         """A message by either of its ids, which look the same.
 
-        As an offset id it is tried only if the address in it is that of a broker: of a UNIQ_KEY it would be anything.
+        It is tried as an offset id only if it contains a broker's address: a UNIQ_KEY may have anything there.
         """
         try:
             return await self.by_uniq_key(topic, message_id)
@@ -157,7 +157,7 @@ class MessageAdmin:
         return await self.by_offset_id(message_id)
 
     async def at(self, queue: MessageQueue, offset: int) -> MessageExt:
-        """The message at an offset of a queue. Raises NoMessage also for one that is still to come, or gone."""
+        """The message at an offset of a queue. Raises NoMessage if it is still to come, or gone."""
         serving = await self._addresses.serving(queue.topic)
         address = serving.get(queue.broker_name) or await self._addresses.master_of(queue)
         header = _pull_header(queue, offset, 1, subscription_data(queue.topic, ALL, 0))
@@ -178,7 +178,7 @@ class MessageAdmin:
         expression: Expression = ALL,
         wait: float = 0.0,
     ) -> PullResult:
-        """What lies in a queue from `offset` on, asked of the broker at `address`. Nobody's offset is changed by it.
+        """Pull messages from `offset` on, from the broker at `address`. Changes no offsets.
 
         With `wait` the broker waits that many seconds for a message if there is none.
         """
@@ -189,7 +189,7 @@ class MessageAdmin:
     async def consume_queue(
         self, queue: MessageQueue, index: int, count: int = 32, group: str | None = None
     ) -> QueryConsumeQueueResponseBody:
-        """Entries of a consume queue from `index` on; of `group`, if named, what it subscribes is told, too.
+        """Entries of a consume queue from `index` on; `group` adds its subscription.
 
         Raises NoMessage if the queue ends before `index`, and ServerError if there is no such queue.
         """
@@ -203,9 +203,9 @@ class MessageAdmin:
     # What became of them
 
     async def track(self, message: MessageExt) -> list[MessageTrack]:
-        """What each group of the message's topic has done with it, as far as the groups' offsets tell.
+        """What each group of the message's topic has done with it, judging by offsets.
 
-        A group that cannot be asked is UNKNOWN, with the reason: this never fails because of one group.
+        A group that cannot be checked is UNKNOWN, with the reason: one group never makes this fail.
         """
         groups = await self._topics.groups(message.topic)
         broker = message.broker_name or await self._name_of(_address_of(message))
@@ -230,7 +230,7 @@ class MessageAdmin:
     async def consume_directly(
         self, group: str, message: MessageExt | str, client_id: str | None = None
     ) -> ConsumeMessageDirectlyResult:
-        """Have a consumer handle a message now, whatever the group's offsets say; no offset is changed by it.
+        """Make a consumer handle a message now, whatever the group's offsets. Changes no offsets.
 
         `message` may be an offset id. Without `client_id` any consumer of the group gets it. Raises NoMessage or
         ServerError if there is no such message or consumer, ConsumeMessageTimeout if it takes over ten seconds.
@@ -244,7 +244,7 @@ class MessageAdmin:
         return ConsumeMessageDirectlyResult.decode(reply.body_bytes)
 
     async def resume_check(self, message: MessageExt | str, topic: str | None = None) -> None:
-        """Have the broker ask again about a half message that it gave up asking about. May be its offset id."""
+        """Make the broker resume checks of a half message it gave up on; `message` may be its offset id."""
         offset_id = message if isinstance(message, str) else message.offset_msg_id
         if not isinstance(message, str):
             topic = topic or message.topic
@@ -255,7 +255,7 @@ class MessageAdmin:
     # How
 
     async def _query(self, header: QueryMessage) -> tuple[list[MessageExt], PartialFailure | None]:
-        """What the brokers of a topic find, by store time, and who of several failed."""
+        """What the brokers of a topic find, by store time, and which of them failed."""
         brokers = await self._addresses.serving(header.topic)
 
         async def ask(address: str) -> Command | None:
@@ -274,7 +274,7 @@ class MessageAdmin:
         return sorted(found, key=lambda message: message.store_timestamp), failure
 
     async def _name_of(self, address: str) -> str:
-        """The name of a broker, empty where nobody can tell: a message that was found is not lost for that."""
+        """The name of a broker, empty if unknown: that is no reason to lose a message."""
         try:
             return (await self._addresses.broker_names()).get(address, "")
         except (ConnectionLost, NoNameServer, RequestTimeout):
@@ -282,7 +282,7 @@ class MessageAdmin:
 
 
 def earliest(uniq_key: str, now: int) -> int:
-    """When a message with this id can have been stored at the earliest, in ms; 0 if the id does not say."""
+    """The earliest store time of a message with this id, in ms; 0 if the id does not say."""
     try:
         key = decode_uniq_key(uniq_key)
     except RemoteProtocolError:

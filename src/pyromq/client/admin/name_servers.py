@@ -1,6 +1,6 @@
 """`admin.namesrv`: the keys and the settings of the name servers.
 
-Name servers do not talk to each other, so what changes one of them is sent to all; a question goes to any.
+Name servers do not talk to each other, so a change goes to all of them; a query goes to any.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NameServerAdmin:
-    """Operations on name servers. One that changes raises PartialFailure when it did not reach all of them."""
+    """Operations on name servers. A change raises PartialFailure if it did not reach all of them."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -36,7 +36,7 @@ class NameServerAdmin:
         return reply.header(GetKVConfigReply).value or ""
 
     async def delete_kv(self, namespace: str, key: str) -> None:
-        """After this the key is not there; it need not have been there before."""
+        """Delete a key; it need not exist."""
         what, header = f"delete {namespace}/{key}", GetKVConfig(namespace, key)
         answers = await self._requests.ask_name_servers(what, RequestCode.DELETE_KV_CONFIG, header)
         answers.check()
@@ -55,7 +55,7 @@ class NameServerAdmin:
         return configs
 
     async def set_config(self, changes: Mapping[str, str]) -> None:
-        """Change settings of every name server, at once and in its file. Keys are those of RocketMQ."""
+        """Change settings on every name server, at once and in its file. Keys are RocketMQ's."""
         answers = await self._requests.ask_name_servers(
             f"set {', '.join(changes)}", RequestCode.UPDATE_NAMESRV_CONFIG, body=config_text(changes)
         )

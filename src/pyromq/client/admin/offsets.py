@@ -1,7 +1,7 @@
-"""`admin.offsets`: where queues begin and end, and where groups go on in them.
+"""`admin.offsets`: where queues begin and end, and where groups continue.
 
-A group that is online keeps its offsets itself and commits them every few seconds, so they can only be changed by
-asking its consumers to. Those of a group that is offline are changed at the brokers.
+An online group's consumers keep its offsets and commit them every few seconds, so only they can change them. An offline
+group's offsets are changed at the brokers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _END = -1  # in place of a time: behind the last message
 
 @dataclass(frozen=True, slots=True)
 class ResetResult:
-    """Where a group goes on. `online` names the brokers whose consumers were told to, `offline` those that were set."""
+    """Where a group continues. `online` names the brokers whose consumers were told, `offline` the others."""
 
     offsets: dict[MessageQueue, int]
     online: tuple[str, ...]
@@ -64,7 +64,7 @@ class OffsetAdmin:
     # Of queues
 
     async def minimum(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message that the queue still has."""
+        """The offset of the oldest message in the queue."""
         address = await self._addresses.master_of(queue)
         return await self._ask(address, RequestCode.GET_MIN_OFFSET, GetMinOffset(queue.topic, queue.queue_id))
 
@@ -73,9 +73,9 @@ class OffsetAdmin:
         return await self._find(await self._addresses.master_of(queue), queue, _END)
 
     async def at_time(self, queue: MessageQueue, when: datetime) -> int:
-        """The offset of the first message that was stored at this time or later, as exactly as brokers know it.
+        """The offset of the first message stored at this time or later, as exactly as brokers know it.
 
-        Brokers of 4.9 take the nearest message, and the last one for a time after it.
+        4.9 brokers choose the nearest message, and the last one for any later time.
         """
         return await self._find(await self._addresses.master_of(queue), queue, to_millis(when))
 
@@ -92,16 +92,16 @@ class OffsetAdmin:
     # Of groups
 
     async def committed(self, group: str, queue: MessageQueue) -> int:
-        """The offset that `group` goes on with. Raises QueryNotFound if it has none.
+        """The offset where `group` continues. Raises QueryNotFound if it has none.
 
-        Brokers say 0 for a group without one while a queue still has its first message in memory.
+        Brokers answer 0 for a group without one while the queue still has its first message in memory.
         """
         address = await self._addresses.master_of(queue)
         header = QueryConsumerOffset(group, queue.topic, queue.queue_id)
         return await self._ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
 
     async def set(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Let an offline group go on with these offsets. An online one writes its own over them."""
+        """Set the offsets of an offline group. An online one overwrites them."""
         addresses: dict[MessageQueue, str] = {}
         for topic in dict.fromkeys(queue.topic for queue in offsets):
             masters = await self._addresses.masters_of(topic)
@@ -118,11 +118,11 @@ class OffsetAdmin:
     async def reset(
         self, group: str, topic: str, to: datetime | None, *, force: bool = True, offline: bool = False
     ) -> ResetResult:
-        """Let a group go on with what was stored since `to`, or, for None, with what comes next.
+        """Move a group to the first message stored since `to`, or, with None, to the end.
 
-        The consumers are told through each broker; at a broker that knows none, or at all of them with `offline`, its
-        offsets are set. Without `force` the group is only moved back, never forward. Consumers take a moment, and may
-        get messages twice. If a broker fails, PartialFailure has what happened at the others in `partial`.
+        Each broker tells its consumers; where there are none, or everywhere with `offline`, the offsets are set.
+        Without `force` the group only moves back, never forward. Consumers take a moment and may get messages twice. If
+        a broker fails, PartialFailure has the results of the others in `partial`.
         """
         millis = _END if to is None else to_millis(to)
         masters = await self._addresses.masters_of(topic)
@@ -144,9 +144,9 @@ class OffsetAdmin:
         return result
 
     async def clone(self, source: str, target: str, topic: str | None = None, *, offline: bool = False) -> list[str]:
-        """Give the offsets of one group to another, in one topic or in all of them; gives the topics.
+        """Copy the offsets of one group to another, in one topic or all; returns the topics.
 
-        Brokers leave out topics that `source`, being online, does not subscribe, unless it is called `offline`. Raises
+        If `source` is online, brokers skip topics it does not subscribe to, unless `offline` is set. Raises
         ConsumerNotOnline if `source` has no offsets.
         """
         serving = await (self._addresses.serving(topic) if topic else self._addresses.serving_group(source))
@@ -154,7 +154,7 @@ class OffsetAdmin:
         async def at(address: str) -> list[str]:
             stats = await self._groups.stats_at(address, source, topic)
             topics = sorted({queue.topic for queue in stats.offset_table})
-            # One by one: asked for all topics at once, the brokers of Apache do nothing.
+            # One by one: asked for all topics at once, Apache's brokers do nothing.
             for each_topic in topics:
                 header = CloneGroupOffset(source, target, each_topic, offline)
                 await self._requests.ask(address, RequestCode.CLONE_GROUP_OFFSET, header)
@@ -174,7 +174,7 @@ class OffsetAdmin:
     async def _reset_online(
         self, address: str, group: str, topic: str, millis: int, *, force: bool
     ) -> dict[MessageQueue, int] | None:
-        """Have the consumers told; None if there are none."""
+        """Have the broker tell the consumers; None if there are none."""
         header = ResetOffset(topic, group, millis, force)
         try:
             reply = await self._requests.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
@@ -232,5 +232,5 @@ class OffsetAdmin:
 
 
 def goal(current: int | None, found: int, *, force: bool) -> int:
-    """Where a group goes on that stands at `current` and should go to `found`: without `force` never forward."""
+    """Where a group at `current` continues if it should go to `found`: without `force`, never forward."""
     return found if force or current is None else min(current, found)

@@ -1,7 +1,7 @@
 """Ordered topics: how many queues each broker has for one, `broker-a:4;broker-b:4`.
 
-It is kept by the name servers as a key-value pair and comes with the topic's route. Producers then use exactly these
-queues, also while a broker is down: a message waits rather than changes its queue (docs/spec/client.md 2.3).
+The name servers keep it as a key-value pair and send it with the topic's route. Producers then use exactly these
+queues, even while a broker is down: a message waits rather than change its queue (docs/spec/client.md 2.3).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def parse(text: str) -> dict[str, int]:
     for item in filter(None, (part.strip() for part in text.split(";"))):
         broker, colon, count = item.rpartition(":")
         if not broker or not colon or not _COUNT.fullmatch(count):
-            raise RemoteProtocolError(f"{item[:80]!r} is no entry of an order configuration")
+            raise RemoteProtocolError(f"{item[:80]!r} is not a valid entry of an order configuration")
         queues[broker] = int(count)
     return queues
 

@@ -1,4 +1,4 @@
-"""How far a group has come: one row per queue."""
+"""A group's progress: one row per queue."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """A group in one queue. Both offsets are those of the next message: to be written, to be consumed.
+    """A group in one queue. Both offsets are those of the next message: to write, to consume.
 
-    `last_time` is when the message was stored that was consumed last, None if none was or it is gone. `client_id` is
-    the consumer that has the queue, where it was asked for and is known. `pull_offset` is that of the next message to
-    be given to a consumer; what lies between it and `consumer_offset` is under way.
+    `last_time` is the store time of the last consumed message, None if there is none or it is gone. `client_id` is the
+    consumer of the queue, if requested and known. `pull_offset` is the next message to give to a consumer; those
+    between it and `consumer_offset` are in flight.
     """
 
     queue: MessageQueue
@@ -33,18 +33,18 @@ class QueueProgress:
 
     @property
     def lag(self) -> int:
-        """How many messages the group is behind. Negative if it stands behind the end, as after a lost log."""
+        """How many messages the group lags behind. Negative if it is past the end, for example after a lost log."""
         return self.broker_offset - self.consumer_offset
 
     @property
     def in_flight(self) -> int:
-        """How many messages consumers have and did not acknowledge yet, as far as the broker tells."""
+        """How many messages consumers hold but have not acknowledged, according to the broker."""
         return self.pull_offset - self.consumer_offset
 
 
 @dataclass(frozen=True, slots=True)
 class GroupProgress:
-    """A group in all its queues, in their order. `tps` is how many messages a second brokers give it now."""
+    """A group in all its queues, in order. `tps` is how many messages a second it gets now."""
 
     group: str
     tps: float
@@ -59,7 +59,7 @@ class GroupProgress:
 
 
 def progress_of(group: str, stats: Iterable[ConsumeStats], owners: Mapping[MessageQueue, str]) -> GroupProgress:
-    """The answers of several brokers as one table."""
+    """Combine the answers of several brokers."""
     rows = {}
     tps = 0.0
     for each in stats:
@@ -78,7 +78,7 @@ def progress_of(group: str, stats: Iterable[ConsumeStats], owners: Mapping[Messa
 
 
 def progress_of_groups(found: Iterable[ConsumeStatsList]) -> dict[str, GroupProgress]:
-    """How far all groups are, out of what several brokers say of all of theirs."""
+    """The progress of all groups, combined from several brokers."""
     stats: dict[str, list[ConsumeStats]] = {}
     for of_broker in found:
         for table in of_broker.consume_stats_list:

@@ -1,4 +1,4 @@
-"""How an admin client asks: one server, the name servers, or many brokers at once."""
+"""Requests of an admin client: to one server, to the name servers, or to many brokers at once."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from ..client import Client
     from .fan_out import Answers
 
-# What a broker may need long for: an index that is not in memory, a walk over all groups or files. Times the timeout.
+# Factor on the timeout for slow requests: an index not in memory, a walk over all groups or files.
 SLOW = 3
-# A broker that passes a question on to a consumer waits 10 s for its answer, and then says so.
+# A broker that passes a request on to a consumer waits 10 s for its answer before it reports a timeout.
 RELAYED = 15.0
 
 
 class Requests:
-    """The requests of one admin client. Every refusal is raised as the error of its code, with the server's address.
+    """The requests of one admin client. A refusal raises the error of its code, with the server's address.
 
-    `timeout` is for one request, in seconds; an operation that makes several may take a multiple of it.
+    `timeout` covers one request, in seconds; an operation with several may take a multiple of it.
     """
 
     def __init__(self, client: Client, timeout: float) -> None:
@@ -46,7 +46,7 @@ class Requests:
         slow: int = 1,
         at_least: float = 0.0,
     ) -> Command:
-        """Ask a broker. `slow` is how many times longer than usual it may take, `at_least` the seconds it gets."""
+        """Ask a broker. `slow` multiplies the timeout, `at_least` is its minimum in seconds."""
         self._check()
         timeout = max(self._timeout * slow, at_least)
         return await self._client.calls.invoke(address, Command.request(code, header, body), timeout)
@@ -61,7 +61,7 @@ class Requests:
         *,
         slow: int = 1,
     ) -> Answers[Command]:
-        """Ask several brokers the same, given as addresses, or as addresses by name."""
+        """Ask several brokers the same, given as addresses or as addresses by name."""
         return await fan_out(brokers, lambda address: self.ask(address, code, header, body, slow=slow), what)
 
     async def tell(
@@ -74,14 +74,14 @@ class Requests:
         *,
         slow: int = 1,
     ) -> list[str]:
-        """Have several brokers do the same; gives their addresses. Raises PartialFailure."""
+        """Make several brokers do the same; returns their addresses. Raises PartialFailure."""
         (await self.ask_each(what, addresses, code, header, body, slow=slow)).check()
         return addresses
 
     async def pull(self, address: str, header: PullMessage, *, longer: float = 0.0) -> Command:
-        """Pull messages from a broker. That there are none (19, 20, 21) is no error, but the code of the reply.
+        """Pull messages from a broker. If there are none, the reply's code says so (19, 20, 21); it is not an error.
 
-        `longer` is added to the timeout: the seconds that the broker was told to wait for messages.
+        `longer` is added to the timeout: the seconds the broker waits for messages.
         """
         self._check()
         return await self._client.calls.pull(address, header, self._timeout + longer)
@@ -97,7 +97,7 @@ class Requests:
     async def ask_name_servers(
         self, what: str, code: int, header: Header | None = None, body: Body | None = None
     ) -> Answers[Command]:
-        """Ask every name server: they do not tell each other what they are told."""
+        """Ask every name server: they do not talk to each other."""
         self._check()
 
         async def ask(address: str) -> Command:
@@ -109,12 +109,12 @@ class Requests:
     def _name_servers(self) -> tuple[str, ...]:
         addresses = self._client.name_servers.addresses
         if not addresses:
-            raise NoNameServer("no address of a name server is known; give namesrv, or set NAMESRV_ADDR")
+            raise NoNameServer("no name server address; give namesrv, or set NAMESRV_ADDR")
         return addresses
 
     def _check(self) -> None:
         if not self.started:
-            raise StateError("this admin client was not started, or was closed")
+            raise StateError("this admin client is not started, or closed")
         self._client.check_open()
 
 

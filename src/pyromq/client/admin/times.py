@@ -1,4 +1,4 @@
-"""Times as people have them, and as milliseconds since 1970."""
+"""Convert between datetimes and milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def to_millis(when: datetime) -> int:
 
 
 def from_millis(millis: int) -> datetime | None:
-    """None for the values that stand for no time: 0, negative ones, and what no calendar has."""
+    """None for values that are not a time: 0, negative ones, and those beyond any calendar."""
     if millis <= 0:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`admin.topics`: what topics there are, where, how big; making, changing and deleting them."""
+"""`admin.topics`: list, inspect, create, change and delete topics."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from .requests import Requests
 
 TRIES = 5
-_PAUSE = 0.1  # seconds after the first failed try, and so much more after each following one
+_PAUSE = 0.1  # seconds after the first failed try, growing by as much after each further one
 _PASSING = (ConnectionLost, RequestTimeout, TooManyRequests, SystemBusy, ServiceNotAvailable, FlowControl, GoAway)
 
 
 class TopicAdmin:
-    """Operations on topics. The names are those that brokers know: no namespace is added."""
+    """Operations on topics. Names are the brokers' own: no namespace is added."""
 
     def __init__(self, requests: Requests, addresses: Addresses, name_servers: NameServerAdmin) -> None:
         self._requests = requests
@@ -76,12 +76,12 @@ class TopicAdmin:
         order: bool = False,
         attributes: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Make a topic on `brokers`, on the masters of a cluster, or on all masters; gives their addresses.
+        """Create a topic on `brokers`, on the masters of a cluster, or on all masters; returns their addresses.
 
-        A topic that is there already gets these settings, all of them. A broker that cannot be reached, or is busy,
-        is asked up to five times. With `order` the name servers are told how many queues each broker has, so that
-        producers keep to them; what they knew of others than `brokers` stays. `attributes` are for 5.x brokers, which
-        leave those that are not mentioned; a key may begin with +, and one that begins with - takes the attribute away.
+        If it exists, all its settings are replaced. A broker that is unreachable or busy is asked up to five times.
+        With `order` the name servers learn how many queues each broker has, so that producers keep to them; entries of
+        other brokers stay. `attributes` are for 5.x brokers, which keep those not mentioned; a key may begin with +,
+        and a leading - removes the attribute.
         """
         config = TopicConfig(
             topic_name=topic,
@@ -97,7 +97,7 @@ class TopicAdmin:
     async def put(
         self, config: TopicConfig, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
-        """The same as `create`, with the settings in one piece."""
+        """Like `create`, with the settings in one object."""
         topic = config.topic_name
         check_topic_for_create(topic)
         addresses = await self._addresses.masters(cluster, brokers)
@@ -120,14 +120,14 @@ class TopicAdmin:
         write_queues: int | None = None,
         perm: int | None = None,
     ) -> list[str]:
-        """Change only these settings of a topic on brokers that have it; gives their addresses.
+        """Change only these settings of a topic on brokers that have it; returns their addresses.
 
-        Raises TopicNotFound, with nothing changed, if one of them has it not. Of an ordered topic the number of
-        queues that producers use is changed by `set_order`.
+        Raises TopicNotFound, with nothing changed, if one of them does not have it. Use `set_order` to change the
+        number of queues that producers of an ordered topic use.
         """
         given = {"read_queue_nums": read_queues, "write_queue_nums": write_queues, "perm": perm}
         changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-        # Brokers keep attributes that are not mentioned, and refuse some that are, even with the value they have.
+        # Brokers keep attributes that a request omits, and refuse some that it names, even unchanged.
         changes["attributes"] = {}
         if cluster is None and brokers is None:
             addresses = list((await self._addresses.masters_of(topic)).values())
@@ -140,10 +140,10 @@ class TopicAdmin:
     async def delete(
         self, topic: str, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> None:
-        """Delete a topic and its queues: at the brokers, then at the name servers. It need not be there.
+        """Delete a topic and its queues: from the brokers, then from the name servers. It need not exist.
 
-        If a broker fails, the name servers are left alone, since they would learn of the topic again from it. With
-        `brokers` only these lose it, and the name servers hear nothing: others may still have it.
+        If a broker fails, the name servers keep it, since they would learn of it again from that broker. With `brokers`
+        it is deleted only there, and the name servers keep it: others may still have it.
         """
         addresses = await self._addresses.masters(cluster, brokers)
         code = RequestCode.DELETE_TOPIC_IN_BROKER
@@ -186,7 +186,7 @@ class TopicAdmin:
     # Questions
 
     async def names(self, cluster: str | None = None) -> list[str]:
-        """The names of all topics, or of those of a cluster, sorted; retry and system topics among them."""
+        """The names of all topics, or a cluster's, sorted, including retry and system topics."""
         if cluster is None:
             reply = await self._requests.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         else:
@@ -195,7 +195,7 @@ class TopicAdmin:
         return sorted(TopicList.decode(reply.body_bytes).topic_list)
 
     async def system(self) -> list[str]:
-        """The topics that are there for RocketMQ's own purposes, sorted; those of clusters and brokers among them."""
+        """RocketMQ's own topics, sorted, including those of clusters and brokers."""
         reply = await self._requests.ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         known = TopicList.decode(reply.body_bytes)
         topics = set(known.topic_list)
@@ -226,7 +226,7 @@ class TopicAdmin:
     async def _config_at(self, address: str, topic: str) -> TopicConfig:
         try:
             reply = await self._requests.ask(address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfig(topic))
-        except RequestCodeNotSupported:  # before 5.0 there are only all of them
+        except RequestCodeNotSupported:  # before 5.0 only all of them can be requested
             reply = await self._requests.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
             table = TopicConfigSerializeWrapper.decode(reply.body_bytes).topic_config_table
             if topic not in table:
@@ -235,7 +235,7 @@ class TopicAdmin:
         return TopicConfig.decode(reply.body_bytes)
 
     async def stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """Where each queue that can be written to begins and ends. Raises TopicNotFound."""
+        """Where each writable queue begins and ends. Raises TopicNotFound."""
         brokers = await self._addresses.serving(topic)
         code = RequestCode.GET_TOPIC_STATS_INFO
         answers = await self._requests.ask_each(f"stats of {topic}", brokers, code, GetTopicStatsInfo(topic))
@@ -248,7 +248,7 @@ class TopicAdmin:
         return dict(sorted(table.items()))
 
     async def groups(self, topic: str) -> list[str]:
-        """The groups that subscribe to a topic, or have offsets in it, sorted. Raises TopicNotFound."""
+        """The groups that subscribe to a topic or have offsets in it, sorted. Raises TopicNotFound."""
         brokers = await self._addresses.serving(topic)
         code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
         answers = await self._requests.ask_each(f"groups of {topic}", brokers, code, QueryTopicConsumeByWho(topic))
@@ -265,11 +265,11 @@ class TopicAdmin:
         return order_conf.parse(await self._name_servers.get_kv(order_conf.NAMESPACE, topic))
 
     async def set_order(self, topic: str, queues: Mapping[str, int]) -> None:
-        """Make a topic ordered, with these queues and no others."""
+        """Make a topic ordered, with exactly these queues."""
         await self._name_servers.put_kv(order_conf.NAMESPACE, topic, order_conf.render(queues))
 
     async def merge_order(self, topic: str, queues: Mapping[str, int]) -> None:
-        """Change the queues of some brokers, and leave those of the others as they are."""
+        """Change the queues of some brokers and keep those of the others."""
         try:
             known = await self._name_servers.get_kv(order_conf.NAMESPACE, topic)
         except QueryNotFound:
@@ -277,15 +277,15 @@ class TopicAdmin:
         await self._name_servers.put_kv(order_conf.NAMESPACE, topic, order_conf.merge(known, queues))
 
     async def delete_order(self, topic: str) -> None:
-        """Make a topic an ordinary one again; it need not have been ordered."""
+        """Make a topic unordered again; it need not be ordered."""
         await self._name_servers.delete_kv(order_conf.NAMESPACE, topic)
 
 
 def _attribute(key: str, value: str) -> str:
-    """How 5.x is told to set an attribute, or to drop it, and to leave the others."""
+    """How a 5.x broker is asked to set or remove attributes and keep the others."""
     return key if key.startswith("-") else f"+{key.removeprefix('+')}={value}"
 
 
 def _may_pass(error: PyroMQError) -> bool:
-    """Whether to try again: nobody answered, or not yet. Any other refusal would be the same the next time."""
+    """Whether to try again: no answer, or not yet. Any other refusal would be the same next time."""
     return isinstance(error, _PASSING)

@@ -1,4 +1,4 @@
-"""What a group has done with one message, judged by the group's members and offsets."""
+"""What a group has done with a message, judging by its members and offsets."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class TrackState(Enum):
     """RocketMQ's words."""
 
     CONSUMED = "CONSUMED"
-    CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"  # passed over: the group does not want its tag
-    PULL = "PULL"  # the group pulls, and brokers cannot know what it does
+    CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"  # skipped: the group does not want its tag
+    PULL = "PULL"  # the group pulls, so brokers cannot tell
     NOT_CONSUME_YET = "NOT_CONSUME_YET"
     NOT_ONLINE = "NOT_ONLINE"
     UNKNOWN = "UNKNOWN"
@@ -30,7 +30,7 @@ class TrackState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessageTrack:
-    """One group's part in the life of a message. `reason` says why it is not known, or that nobody is online."""
+    """What one group did with a message. `reason` says why that is unknown, or that no one is online."""
 
     group: str
     state: TrackState
@@ -61,7 +61,7 @@ def track_of(
 
 
 def _is_behind(message: MessageExt, broker: str, progress: GroupProgress | None) -> bool:
-    """Whether the group's offset is behind the message."""
+    """Whether the group's offset is past the message."""
     return progress is not None and any(
         row.queue.topic == message.topic
         and row.queue.broker_name == broker

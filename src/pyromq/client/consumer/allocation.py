@@ -1,7 +1,7 @@
-"""Allocation strategies: six ways in which the members of a group share the queues of a topic.
+"""Allocation strategies: six ways for the members of a group to share the queues of a topic.
 
-Every member computes its own share from the same sorted lists, so all must use the same strategy, whatever language
-they are written in: the shares here are those of the Java client, queue by queue (docs/spec/client.md 3.4).
+Every member computes its own share from the same sorted lists, so all must use the same strategy, in whatever language
+they are written: the shares here match the Java client's, queue by queue (docs/spec/client.md 3.4).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ T = TypeVar("T")
 class Strategy(Protocol):
     """Pure: the same arguments give the same share, in every member of the group.
 
-    `queues` and `client_ids` come sorted. A member that is not among `client_ids` gets nothing: the others do not
-    know of it and share everything among themselves. An error leaves the assignment as it is.
+    `queues` and `client_ids` are sorted. A member that is not in `client_ids` gets nothing: the others do not know it
+    and share everything among themselves. An error leaves the assignment unchanged.
     """
 
     @property
@@ -36,7 +36,7 @@ class Strategy(Protocol):
 
 
 class Averagely:
-    """Neighbouring queues for everybody, the first members one more than the others. The default."""
+    """Adjacent queues for each member, one more for the first ones. The default."""
 
     name = "AVG"
 
@@ -52,7 +52,7 @@ class Averagely:
 
 
 class AveragelyByCircle:
-    """Queues dealt out one by one, like cards."""
+    """Queues dealt one by one, like cards."""
 
     name = "AVG_BY_CIRCLE"
 
@@ -65,7 +65,7 @@ class AveragelyByCircle:
 
 
 class Config:
-    """Always the queues that it was made with, whether they exist or not and whoever else reads them."""
+    """Always the queues it was made with, whether or not they exist and others read them."""
 
     name = "CONFIG"
 
@@ -79,7 +79,7 @@ class Config:
 
 
 class MachineRoom:
-    """Only queues of brokers named `room@name` whose room is one of `rooms`; what does not divide goes to the first."""
+    """Only queues of brokers named `room@name` in one of `rooms`; the first members get the remainder."""
 
     name = "MACHINE_ROOM"
 
@@ -114,7 +114,7 @@ class ConsistentHash:
 
     def __init__(self, nodes: int = 10) -> None:
         if nodes < 1:
-            raise ConfigError(f"a member cannot be {nodes} nodes of a ring")
+            raise ConfigError(f"nodes must be 1 or more, not {nodes}")
         self._nodes = nodes
 
     def allocate(
@@ -138,7 +138,7 @@ def _following(ring: Sequence[int], place: int) -> int:
 
 
 class MachineRoomNearby:
-    """Members read the queues of their own room; those of rooms without a member are shared by all.
+    """Members read the queues of their own room; all share those of rooms without a member.
 
     `inner` shares the queues of a room among its members. `broker_room` names the room of a queue's broker,
     `consumer_room` that of a client id; an empty answer is an error.
@@ -171,6 +171,6 @@ def _by_room(things: Iterable[T], room_of: Callable[[T], str]) -> dict[str, list
     for thing in things:
         room = room_of(thing)
         if not room:
-            raise ConfigError(f"{thing} is in no room")
+            raise ConfigError(f"{thing} has no room")
         rooms.setdefault(room, []).append(thing)
     return rooms

@@ -1,4 +1,4 @@
-"""AssignedQueues: the queues that a pull consumer reads now, what it has buffered of them, and how far it is."""
+"""AssignedQueues: the queues a pull consumer reads now, its buffered messages and its positions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class AssignedQueues:
-    """One PollReader for each queue, its task, and the buffer that they all fill. Only those tasks ever wait.
+    """One PollReader and task per queue, and the buffer they all fill. Only those tasks ever wait.
 
-    `moved` has the positions that changed since somebody last took note of them, for the next commit.
+    `moved` has the positions that changed since they were last collected, for the next commit.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AssignedQueues:
         self.moved: dict[MessageQueue, int] = {}
 
     def add(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int | None) -> None:
-        """Read `queue` from `offset` on; without one, from where `start` says."""
+        """Read `queue` from `offset` on, or from where `start` says."""
         reader = PollReader(
             self._client,
             self._group,
@@ -65,7 +65,7 @@ class AssignedQueues:
         self._run(reader)
 
     def remove(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
-        """Read `queue` no more, if it still is read into `process_queue`."""
+        """Stop reading `queue`, if it is still read into `process_queue`."""
         reader = self.readers.get(queue)
         if reader is None or reader.process_queue is not process_queue:
             return
@@ -77,7 +77,7 @@ class AssignedQueues:
             reader.task.cancel()
 
     def clear(self) -> None:
-        """Read nothing more."""
+        """Stop reading."""
         for queue, reader in tuple(self.readers.items()):
             self.remove(queue, reader.process_queue)
 
@@ -90,8 +90,8 @@ class AssignedQueues:
         return [(reader.queue, messages) for reader, messages in taken]
 
     def go_on_at(self, reader: PollReader, offset: int) -> None:
-        """Forget what was pulled of a queue, and read it from `offset` on."""
-        # Cancelled, its task does not get past the await that it is in: no answer to an old pull comes in between.
+        """Drop what was pulled from a queue, and read it from `offset` on."""
+        # A cancelled task does not get past its await: no answer to an old pull can come in between.
         if reader.task is not None:
             reader.task.cancel()
         reader.seek(offset)
@@ -99,7 +99,7 @@ class AssignedQueues:
         self._run(reader)
 
     def positions(self, topic: str | None = None) -> dict[MessageQueue, int]:
-        """Of each queue the offset to be handed out next, as far as known."""
+        """The next offset to hand out for each queue, as far as known."""
         return {
             queue: reader.position
             for queue, reader in self.readers.items()

@@ -1,4 +1,4 @@
-"""Backlog: pulled messages that wait for a free handler or `async for` loop."""
+"""Backlog: pulled messages waiting for a free handler or `async for` loop."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# So long may takers go on without the event loop getting its turn, in seconds.
+# Seconds that takers may go on before the event loop gets its turn.
 TURN = 0.002
 
 
 def on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: object) -> None:
-    """Call `function` now if this is the thread of `loop`, else have the loop call it. A closed loop calls nothing."""
+    """Call `function` now in the thread of `loop`, else schedule it there. A closed loop calls nothing."""
     try:
         here = asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -31,17 +31,17 @@ def on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arg
 
 
 class BacklogClosed(Exception):
-    """Nothing will be handed out any more."""
+    """Nothing more will be handed out."""
 
 
 class Backlog(Generic[T]):
     """A queue for takers that mostly do not wait between two takes.
 
-    `asyncio.Queue` wakes a taker for every item. If handlers do not wait for anything, as many do, one taker can empty
-    the whole queue by itself, and waking twenty for 32 items costs more than consuming them. So here a taker that
-    leaves something behind wakes the next one, who finds something only if the first has come to wait meanwhile.
+    `asyncio.Queue` wakes a taker for every item. If handlers never wait, as is common, one taker can empty the whole
+    queue, and waking twenty for 32 items costs more than consuming them. So here a taker that leaves something behind
+    wakes the next one, which finds something only if the first had to wait meanwhile.
 
-    And because nobody may ever wait, the backlog sees to it that the event loop gets its turn.
+    And because takers may never wait, the backlog makes sure that the event loop gets its turn.
 
     Items put 32 at a time, 20 takers that do not wait (CPython 3.11): 0.44 µs each, `asyncio.Queue` 1.6 µs.
     """
@@ -49,8 +49,8 @@ class Backlog(Generic[T]):
     def __init__(self) -> None:
         self._items: deque[T] = deque()
         self._idle: list[asyncio.Future[None]] = []
-        self._woken = False  # somebody is on the way
-        self._stepped_aside = 0  # takers that only let the loop have its turn, and go on
+        self._woken = False  # a taker is on its way
+        self._stepped_aside = 0  # takers that only give the loop its turn, and go on
         self._turn_ends = 0.0  # 0: no taker has had anything in this turn of the loop
         self._closed = False
 
@@ -62,12 +62,12 @@ class Backlog(Generic[T]):
         self._wake()
 
     def put_first(self, item: T) -> None:
-        """Put back what was taken: it is the next to be taken."""
+        """Put an item back in front."""
         self._items.appendleft(item)
         self._wake()
 
     async def take(self) -> T:
-        """The next item; waits for one. Raises BacklogClosed once it is closed, whatever is left in it."""
+        """Wait for the next item. Raises BacklogClosed once it is closed, even if items are left."""
         while not self._closed:
             if not self._items:
                 await self._come()
@@ -80,7 +80,7 @@ class Backlog(Generic[T]):
         raise BacklogClosed
 
     def close(self) -> None:
-        """Hand out nothing any more; who waits stops waiting."""
+        """Hand out nothing more, and end all waits."""
         self._closed = True
         for waiter in self._idle:
             if not waiter.done():
@@ -89,7 +89,7 @@ class Backlog(Generic[T]):
     def _wake(self) -> None:
         if self._idle and not self._woken and self._items:
             self._woken = True
-            # The last who came: the same few takers do the work as long as they can, with warm caches.
+            # Wake the latest: the same few takers do the work as long as they can, with warm caches.
             waiter = self._idle.pop()
             if waiter.done():  # cancelled in this very turn
                 self._woken = False
@@ -98,7 +98,7 @@ class Backlog(Generic[T]):
                 waiter.set_result(None)
 
     async def _come(self) -> None:
-        """Wait until there may be something, and nobody else is at it."""
+        """Wait until there may be something that no one else is taking."""
         loop = asyncio.get_running_loop()
         while True:
             waiter: asyncio.Future[None] = loop.create_future()
@@ -110,7 +110,7 @@ class Backlog(Generic[T]):
                     self._idle.remove(waiter)
                 else:
                     self._woken = False
-                    self._wake()  # was woken and cannot come: somebody else has to
+                    self._wake()  # woken but cancelled: wake another instead
                 raise
             self._woken = False
             if self._closed or not self._stepped_aside:

@@ -3,10 +3,10 @@
     pulled ─> backlog ─> handler ─> done ─> offset
                  ^          │
                  │          └─ failed ─> sent back ─> done
-                 └────── 5 s later ──────── not taken
+                 └────── 5 s later ──────── refused
 
-What handlers finish during one turn of the event loop leaves the process queue at once, at the end of it. The offset
-that may be committed follows from what is left there: it never passes an unfinished message.
+Messages finished during one turn of the event loop leave the process queue together, at its end. The offset to commit
+follows from what is left there: it never passes an unfinished message.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Seconds until a message is tried again that neither the handler nor the broker would take.
+# Seconds until the next try of a message that failed and that the broker would not take back.
 LOCAL_RETRY = 5.0
-# A message whose handler takes too long is given back with this delay.
+# Delay level for messages given back because their handler takes too long.
 _OVERDUE_LEVEL = 3
 
 
 class QueueWork:
-    """One queue from when it is given to this consumer until it is taken away: where its messages come from."""
+    """One queue while it is assigned to this consumer: the origin of its messages."""
 
     __slots__ = ("_consumption", "done", "marked", "process_queue", "queue")
 
@@ -54,7 +54,7 @@ class QueueWork:
         self.queue = queue
         self.process_queue = process_queue
         self.done: list[MessageExt] = []  # in this turn of the loop
-        self.marked = False  # the user has spoken about single messages
+        self.marked = False  # the user settled single messages
         self._consumption = consumption
 
     def settled(self, message: ReceivedMessage) -> None:
@@ -66,7 +66,7 @@ class QueueWork:
 
 
 class Batch:
-    """Messages that one handler call gets, or one step of an `async for` loop."""
+    """The messages of one handler call, or of one step of an `async for` loop."""
 
     __slots__ = ("context", "holder", "listener", "messages", "work")
 
@@ -79,7 +79,7 @@ class Batch:
 
 
 class ConcurrentConsumption:
-    """Consumes what is submitted: by `workers` handlers at a time, or, with none, through `take` and `finish`.
+    """Consumes submitted messages: with `workers` handlers at a time, or, without any, through `take` and `finish`.
 
     Belongs to the event loop; only `settled` may be called from elsewhere.
 
@@ -131,11 +131,11 @@ class ConcurrentConsumption:
         self._works[queue] = QueueWork(queue, process_queue, self)
 
     def removed(self, queue: MessageQueue) -> None:
-        """What is still under way of this queue is of no consequence any more: its next owner delivers it again."""
+        """Messages of this queue still in flight no longer count: its next owner delivers them again."""
         self._works.pop(queue, None)
 
     def submit(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> None:
-        """Consume messages that have just been put into the process queue of `queue`."""
+        """Consume messages just added to the process queue of `queue`."""
         work = self._works.get(queue)
         if work is not None:
             self._backlog.put(self._batches(work, messages))
@@ -176,7 +176,7 @@ class ConcurrentConsumption:
                 try:
                     await self._consume(batch)
                 except BaseException:
-                    # Cancelled by foreign code, or our own mistake: the messages must not be forgotten.
+                    # Cancelled from outside, or a bug: the messages must not be lost.
                     if not self._handling.closing:
                         self._try_later(batch)
                     raise
@@ -201,7 +201,7 @@ class ConcurrentConsumption:
     # `async for` loops
 
     async def take(self) -> ReceivedMessage:
-        """The next message for a loop; raises BacklogClosed at the end. To be followed by `finish` or `give_back`."""
+        """The next message for a loop; raises BacklogClosed at the end. Call `finish` or `give_back` afterwards."""
         while True:
             batch = await self._backlog.take()
             if batch.work.process_queue.dropped:
@@ -223,7 +223,7 @@ class ConcurrentConsumption:
             return message
 
     def finish(self, message: ReceivedMessage, outcome: Outcome) -> None:
-        """What became of a message that was taken."""
+        """Report the outcome of a message that was taken."""
         batch = self._handed_out.pop(message, None)
         if batch is None:
             return
@@ -231,14 +231,14 @@ class ConcurrentConsumption:
         seconds = time.monotonic() - message.started
         batch.listener.stats.consumed(int(outcome is ACK), int(outcome is not ACK), seconds)
         if self._handling.closing:
-            return  # too late to be told to anybody: it will be delivered again
+            return  # too late to count: it will be delivered again
         if batch.context is not None:
             self._tasks.once(self._handling.end(batch.context, outcome, seconds), "hooks after consuming")
         if not batch.work.process_queue.dropped:
             self._settle_soon(batch, outcome)
 
     def give_back(self, message: ReceivedMessage) -> None:
-        """The loop that took it was left: the message is the next to be taken."""
+        """The loop was left: its message goes back to the front."""
         batch = self._handed_out.pop(message, None)
         if batch is not None:
             self._ended(batch)
@@ -246,7 +246,7 @@ class ConcurrentConsumption:
             self._backlog.put_first(batch)
 
     def settled(self, message: ReceivedMessage) -> None:
-        """The user has said what becomes of `message`. In a handler that counts when the handler ends."""
+        """The user settled `message`. In a handler this takes effect when the handler ends."""
         if message.mark is not None and message in self._handed_out:
             on_loop(self._loop, self.finish, message, message.mark)
 
@@ -264,7 +264,7 @@ class ConcurrentConsumption:
             done.extend([message.raw for message in messages])
 
     def flush(self) -> None:
-        """Take what is done out of the process queues, and note how far each queue is."""
+        """Remove finished messages from the process queues, and note each queue's progress."""
         works, self._dirty = self._dirty, []
         now = time.monotonic()
         for work in works:
@@ -276,24 +276,24 @@ class ConcurrentConsumption:
                 self._offsets.update(work.queue, offset, True)
 
     async def _settle(self, batch: Batch, wanted: list[ReceivedMessage], outcome: Outcome) -> None:
-        """Each message by itself: done, or given back."""
+        """Settle each message: done, or given back."""
         outcomes = {message: message.mark or ACK for message in batch.messages}
         outcomes.update(zip(wanted, per_message(outcome, [message.mark for message in wanted]), strict=True))
         failed = [message for message in batch.messages if not isinstance(outcomes[message], Ack)]
         if self._broadcast and failed:
-            logger.warning("%d messages of %s failed and are passed over: %r", len(failed), batch.work.queue, failed[0])
+            logger.warning("%d messages of %s failed and are skipped: %r", len(failed), batch.work.queue, failed[0])
             failed = []
         left = set(failed)
         if finished := [message for message in batch.messages if message not in left]:
             self._done(batch.work, finished)
-        # Who is not there any more took too long and has been given back already.
+        # A missing one took too long and has already been given back.
         failed = [message for message in failed if message.raw in batch.work.process_queue]
         if failed:
             batch.messages = failed
             await self._give_all_back(batch, [_level(outcomes[message]) for message in failed])
 
     def _settle_soon(self, batch: Batch, outcome: Outcome) -> None:
-        """What a loop said of its message; a loop does not wait for what follows from it."""
+        """Apply a loop's outcome for its message; the loop does not wait for the consequences."""
         if outcome is ACK:
             self._done(batch.work, batch.messages)
         else:
@@ -321,7 +321,7 @@ class ConcurrentConsumption:
             self._try_later(batch)
 
     def _try_later(self, batch: Batch) -> None:
-        """Nobody would take these: they stay here, and so does the offset."""
+        """Messages that the broker would not take back: they stay here, and so does the offset."""
         for message in batch.messages:
             message.mark = None
             message.started = 0.0
@@ -329,7 +329,7 @@ class ConcurrentConsumption:
         self._loop.call_later(LOCAL_RETRY, self._backlog.put, (again,))
 
     async def release_overdue(self) -> None:
-        """Give back what handlers hold for too long, so that the offset can go on. What they answer then is ignored."""
+        """Give back messages that handlers hold too long, so that the offset can advance. Late answers are ignored."""
         deadline = time.monotonic() - self._consume_timeout
         overdue = [
             (batch.work, message)
@@ -355,9 +355,9 @@ class ConcurrentConsumption:
     async def idle(
         self, queues: Collection[MessageQueue] | None, timeout: float, caller: asyncio.Task[object] | None = None
     ) -> bool:
-        """Wait until nothing is under way of these queues, or of all. False: it still is after `timeout`.
+        """Wait until nothing of these queues, or of all, is in flight. False if `timeout` passes first.
 
-        What `caller` holds in a loop of its own does not count: it cannot finish that while it waits here.
+        Messages that `caller` holds in its own loop do not count: it cannot finish them while it waits here.
         """
         deadline = time.monotonic() + timeout
         while self._under_way(queues, caller):
@@ -376,7 +376,7 @@ class ConcurrentConsumption:
         )
 
     def stop(self) -> None:
-        """Begin with nothing new. Loops end, workers end with what they are at."""
+        """Start nothing new. Loops end; workers finish what they are doing."""
         self._backlog.close()
 
     def _ended(self, batch: Batch) -> None:

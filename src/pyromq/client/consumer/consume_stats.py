@@ -1,7 +1,7 @@
-"""How fast messages are pulled and consumed, by topic, as running info (307) reports it.
+"""Rates of pulling and consuming by topic, as running info (307) reports them.
 
-Counters only grow. Every ten seconds their state is kept; a rate is the difference between now and the oldest state
-kept, which is a minute ago, or an hour for the failures. A minute without messages is a rate of 0, not of the past.
+Counters only grow and are sampled every ten seconds; a rate is the difference between now and the oldest sample, a
+minute ago, or an hour for failures. A minute without messages means a rate of 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SAMPLE_EVERY = 10.0
 
 _MINUTE = 60.0
 _HOUR = 3600.0
-# The hour is kept in coarse steps: nobody asks for its seconds.
+# The hour is sampled coarsely: no one needs its seconds.
 _SAMPLES_PER_HOUR_STEP = 30
 
 
@@ -53,7 +53,7 @@ class TopicStats:
         counters.pull_time += seconds
 
     def consumed(self, ok: int, failed: int, seconds: float) -> None:
-        """A handler took `seconds` and left so many messages done and not done."""
+        """A handler took `seconds`; so many messages succeeded and failed."""
         counters = self.counters
         counters.ok += ok
         counters.failed += failed
@@ -61,7 +61,7 @@ class TopicStats:
         counters.consume_time += seconds
 
     def sample(self, now: float) -> None:
-        """To be called every SAMPLE_EVERY seconds."""
+        """Call this every SAMPLE_EVERY seconds."""
         state = replace(self.counters, at=now)
         self._minute.append(state)
         self._samples += 1
@@ -69,7 +69,7 @@ class TopicStats:
             self._hour.append(state)
 
     def status(self, now: float) -> ConsumeStatus:
-        """Rates of about the last minute, failures of about the last hour; times in ms, as RocketMQ tells them."""
+        """Rates over about a minute, failures over about an hour; times in ms, as in RocketMQ."""
         counters, then = self.counters, self._minute[0]
         seconds = max(now - then.at, 1.0)
         return ConsumeStatus(
@@ -83,7 +83,7 @@ class TopicStats:
 
 
 class ConsumeStats:
-    """The stats of all topics of a consumer, made as they come up."""
+    """The stats of all topics of a consumer, created on first use."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicStats] = {}

@@ -1,4 +1,4 @@
-"""The settings of push and pull consumers, and what each of them may be."""
+"""The settings of push and pull consumers, and their limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .offset_store import OffsetStore
 
 MIN_COMMIT_INTERVAL = 1.0
-# How far a consumer may pull ahead, at most.
+# Limits on how far a consumer may pull ahead.
 _PULL_RANGES = {"pull_batch": 1024, "max_cached": 65535, "max_cached_mib": 1024, "max_span": 65535}
 
 
@@ -50,23 +50,23 @@ class ConsumerSettings:
         _check_group(self.group)
         _check_ranges(self, max_concurrency=1000, batch=1024, **_PULL_RANGES)
         if self.max_retries is not None and self.max_retries < 0:
-            raise ConfigError(f"max_retries must be 0 or more, or None for the usual number, not {self.max_retries}")
+            raise ConfigError(f"max_retries must be 0 or more, or None for the default, not {self.max_retries}")
         if not self.consume_timeout > 0:
             raise ConfigError(f"consume_timeout must be more than 0 seconds, not {self.consume_timeout!r}")
         if self.suspend < 0 or self.drain < 0:
-            raise ConfigError("suspend and drain are seconds, and not negative")
+            raise ConfigError("suspend and drain must be 0 or more seconds")
         if isinstance(self.start_at, datetime) and self.start_at.tzinfo is None:
             raise ConfigError("start_at needs a time zone")
 
     @property
     def retries(self) -> int:
-        """How often a message is tried again before it is a dead letter."""
+        """How often a message is retried before it becomes a dead letter."""
         if self.max_retries is not None:
             return self.max_retries
         return UNLIMITED if self.ordered else CONCURRENT_RETRIES
 
     def java_names(self) -> dict[str, object]:
-        """As operators know them (307)."""
+        """The settings as operators see them (307)."""
         return {
             "consumerGroup": self.group,
             "messageModel": "BROADCASTING" if self.broadcast else "CLUSTERING",
@@ -111,7 +111,7 @@ class PullSettings:
         _check_ranges(self, max_buffered=6_553_500, **_PULL_RANGES)
         if self.commit_interval < MIN_COMMIT_INTERVAL:
             raise ConfigError(
-                f"commit_interval is {self.commit_interval:g} s, at least {MIN_COMMIT_INTERVAL:g} is needed"
+                f"commit_interval must be at least {MIN_COMMIT_INTERVAL:g} s, not {self.commit_interval:g}"
             )
         if self.broker_wait <= 0 or self.metadata_interval <= 0:
             raise ConfigError("broker_wait and metadata_interval must be more than 0")
@@ -132,11 +132,11 @@ class PullSettings:
 def _check_group(group: str) -> None:
     check_group(group)
     if group == DEFAULT_CONSUMER_GROUP:
-        raise ConfigError(f"{DEFAULT_CONSUMER_GROUP} is the name of no group: give one that says who consumes")
+        raise ConfigError(f"{DEFAULT_CONSUMER_GROUP} is reserved; choose your own group name")
 
 
 def _check_ranges(settings: object, **highest: int) -> None:
-    """Each of these settings is at least 1, and at most what is said here."""
+    """Check that each setting is at least 1 and at most the given number."""
     for name, high in highest.items():
         value = getattr(settings, name)
         if not 1 <= value <= high:

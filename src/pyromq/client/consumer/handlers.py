@@ -1,4 +1,4 @@
-"""Calling the user's handlers: coroutines on the loop, plain functions in threads, hooks around both."""
+"""Call the user's handlers: coroutines on the loop, plain functions in threads, hooks around both."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Opening a compressed body of more than this many bytes is left to a thread.
+# Compressed bodies larger than this are decompressed in a thread.
 _LARGE = 64 * 1024
 
 
 class Listener:
-    """What is called for the messages of one topic. Without a handler its messages go to `async for` loops."""
+    """The handler for the messages of one topic. Without one they go to `async for` loops."""
 
     __slots__ = ("handler", "plain", "stats", "topic", "where")
 
@@ -54,7 +54,7 @@ class Listener:
 
 
 class Listeners:
-    """The listeners of a consumer, by the topics' names on the wire."""
+    """The listeners of a consumer, by the topics' wire names."""
 
     def __init__(self, namespace: Namespace, group: str, make_stats: Callable[[str], TopicStats]) -> None:
         self._namespace = namespace
@@ -70,14 +70,14 @@ class Listeners:
         self._listeners.pop(topic, None)
 
     def of_queue(self, topic: str) -> Listener | None:
-        """Who listens to a queue of `topic`; None if each of its messages has to be looked at."""
+        """The listener for a queue of `topic`; None if it depends on each message."""
         return self._listeners.get(topic)
 
     def of_message(self, message: MessageExt) -> Listener:
-        """Who listens to `message`: by the topic that it was sent to, if this is a retry.
+        """The listener for `message`; for a retry, by its original topic.
 
-        For a topic that is no longer subscribed that is nobody, which is a failure like that of a handler: the message
-        is tried again later, perhaps by a member that has a handler for it, and ends among the dead letters.
+        If that topic is no longer subscribed, there is none, which counts as a failure: the message is retried later,
+        perhaps by a member that has a handler, and may end up as a dead letter.
         """
         topic = message.topic
         if topic == self._retry_topic:
@@ -88,10 +88,10 @@ class Listeners:
 
 
 class Handling:
-    """Runs handlers for one consumer. Whatever a handler does, the end of it is an outcome.
+    """Runs handlers for one consumer. Whatever a handler does, the result is an outcome.
 
-    A plain function runs in a pool of `max_concurrency` threads, which is made when it is first needed; a slow one
-    blocks nobody but those who wait for a free thread.
+    A plain function runs in a pool of `max_concurrency` threads, created on first use; a slow one blocks only those
+    waiting for a free thread.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Handling:
         self.closing = False
 
     async def run(self, listener: Listener, queue: MessageQueue, messages: list[ReceivedMessage]) -> Outcome:
-        """Call the handler for `messages`. Its errors are reported and count as Retry; only close() cancels it.
+        """Call the handler for `messages`. Errors are reported and count as Retry; only close() cancels it.
 
         A coroutine handler that does not wait: 0.9 µs around it without hooks (CPython 3.11).
         """
@@ -132,11 +132,11 @@ class Handling:
         except asyncio.CancelledError as exc:
             if self.closing:
                 raise
-            # Not us: something that the handler waited for was cancelled, or foreign code cancelled every task.
+            # Not us: something the handler awaited was cancelled, or other code cancelled every task.
             _go_on()
             outcome, returned = RETRY, ConsumeReturn.EXCEPTION
             self.report(exc, messages[0])
-        except Exception as exc:  # the journey of a handler's error ends here: the message is delivered again
+        except Exception as exc:  # a handler's error ends here: the message is delivered again
             outcome, returned = RETRY, ConsumeReturn.EXCEPTION
             self.report(exc, messages[0])
         seconds = time.monotonic() - started
@@ -150,7 +150,7 @@ class Handling:
         return outcome
 
     async def call(self, listener: Listener, messages: list[ReceivedMessage]) -> Outcome:
-        """Call the handler and no more. Raises what it raises, and TypeError for an answer that is none."""
+        """Just call the handler. Raises its errors, and TypeError for an invalid answer."""
         handler = listener.handler
         if handler is None:
             raise StateError(f"no handler for topic {listener.topic}")
@@ -169,7 +169,7 @@ class Handling:
         return ACK if answer is None else outcome_of(answer, ordered=self._ordered)
 
     async def begin(self, queue: MessageQueue, messages: list[ReceivedMessage]) -> ConsumeContext | None:
-        """Tell the hooks that `messages` are to be consumed; None if there are none that want to know."""
+        """Tell the hooks that `messages` are about to be consumed; None without hooks."""
         if not self._hooks.watch_consumes:
             return None
         context = ConsumeContext(
@@ -188,7 +188,7 @@ class Handling:
         seconds: float,
         returned: ConsumeReturn = ConsumeReturn.SUCCESS,
     ) -> None:
-        """Tell the hooks what became of them."""
+        """Tell the hooks the outcome."""
         context.success = isinstance(outcome, Ack | Commit | AckUpTo)
         if returned is ConsumeReturn.SUCCESS and not context.success:
             returned = ConsumeReturn.FAILED
@@ -197,9 +197,9 @@ class Handling:
         await self._hooks.after_consume(context)
 
     def wanted(self, listener: Listener, messages: list[ReceivedMessage]) -> list[ReceivedMessage]:
-        """Those of `messages` that the subscription's predicate takes. The others are marked: they count as consumed.
+        """The `messages` that the subscription's predicate accepts. The others are marked as consumed.
 
-        Where the predicate raises, the message counts as failed: nobody knows yet whether it is wanted.
+        If the predicate raises, the message counts as failed: we cannot tell whether it is wanted.
         """
         where = listener.where
         if where is None:
@@ -208,13 +208,13 @@ class Handling:
             try:
                 if not where(message):
                     message.mark = ACK
-            except Exception as exc:  # the journey of a predicate's error ends here: the message is delivered again
+            except Exception as exc:  # a predicate's error ends here: the message is delivered again
                 message.mark = RETRY
                 self.report(exc, message)
         return [message for message in messages if message.mark is None]
 
     def report(self, error: BaseException, message: ReceivedMessage | None) -> None:
-        """Tell the log and the user about an error that nobody else will hear of."""
+        """Report an error to the log and the user; no one else hears of it."""
         what = f"handling {message!r}" if message is not None else "consuming"
         logger.warning("group %s: %s failed: %s", self._group, what, _said(error), exc_info=error)
         if self._on_error is None:
@@ -225,11 +225,11 @@ class Handling:
                 reported = asyncio.ensure_future(result)
                 self._reports.add(reported)
                 reported.add_done_callback(self._reported)
-        except Exception:  # the user's own way of hearing of errors is broken; the log still works
+        except Exception:  # the user's on_error is broken; the log still works
             logger.exception("group %s: on_error failed", self._group)
 
     def close(self) -> None:
-        """Start nothing in a thread any more. A function that still runs there cannot be stopped, only be left."""
+        """Start nothing more in threads. A function still running there cannot be stopped, only abandoned."""
         for reported in self._reports:
             reported.cancel()
         if self._pool is not None:
@@ -250,7 +250,7 @@ class Handling:
 def _call(handler: Handler, argument: object) -> object:
     try:
         return handler(argument)
-    except StopIteration as exc:  # no future can hold it, so nobody would ever hear of it
+    except StopIteration as exc:  # no future can hold it, so it would get lost
         raise RuntimeError("the handler raised StopIteration") from exc
 
 
@@ -259,7 +259,7 @@ def _is_async(handler: Handler) -> bool:
 
 
 def _go_on() -> None:
-    """Take back a cancellation that was not meant for us."""
+    """Undo a cancellation that was not meant for us."""
     task = asyncio.current_task()
     with contextlib.suppress(AttributeError):
         while task is not None and task.cancelling():

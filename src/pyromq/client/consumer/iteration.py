@@ -1,4 +1,4 @@
-"""`async for message in consumer`: the messages of a consumer without handlers."""
+"""`async for message in consumer`: iterate over the messages of a consumer without handlers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Where loops get their messages from."""
+    """The source of a loop's messages."""
 
     async def take(self) -> ReceivedMessage: ...
 
@@ -26,10 +26,10 @@ class Source(Protocol):
 
 
 class Iteration:
-    """One `async for` loop. It holds one message at a time, which is done when the next one is asked for.
+    """One `async for` loop. It holds one message at a time, which is done when it asks for the next one.
 
-    A loop that is left, by an exception or by `break`, has not asked for the next one: its message is delivered again,
-    unless `ack()` was called for it. Python tells us that a loop was left by collecting this object.
+    If the loop is left by an exception or `break`, its message is delivered again, unless `ack()` was called. We learn
+    that a loop was left when Python collects this object.
     """
 
     __slots__ = ("_loop", "_message", "_source")
@@ -53,7 +53,7 @@ class Iteration:
         return self._message
 
     def __del__(self) -> None:
-        # Collected anywhere, also in the middle of what the source is doing, or in another thread: only leave word.
+        # It may be collected anywhere, even in the middle of the source's work or in another thread: only leave a note.
         if self._message is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and with it everything
                 self._loop.call_soon_threadsafe(self._source.give_back, self._message)

@@ -1,6 +1,6 @@
-"""Membership: what a consumer is to its group, whether messages are pushed to its user or pulled.
+"""Membership: a consumer's part in its group, the same for push and pull.
 
-Names of topics and groups are those of the wire.
+Topic and group names are those on the wire.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ logger = logging.getLogger(__name__)
 
 
 class Membership:
-    """What one member subscribes to, where its progress is kept, and what brokers hear about it.
+    """One member's subscriptions, its offset store, and what it tells brokers.
 
-    `begin` opens the offset store; before it only subscriptions may change. `rebalance` is the task that shares the
+    `begin` opens the offset store; before that only subscriptions may change. `rebalance` is the task that shares the
     queues, once it runs.
     """
 
@@ -78,29 +78,29 @@ class Membership:
     # What it subscribes to
 
     def subscribe(self, topic: str, expression: str | Sql) -> SubscriptionData:
-        """Want a topic, or want other messages of it. Raises ConfigError for an expression that says nothing."""
+        """Subscribe to a topic, or change its expression. Raises ConfigError for an empty expression."""
         subscription = subscription_data(topic, expression, _now_ms())
         tag = barred_tag(subscription)
         if tag is not None and tag not in self._warned_of:
             self._warned_of.add(tag)
-            logger.warning("%s: %r is taken for a single tag of %s; separate tags with ||", self.group, tag, topic)
+            logger.warning("%s: %r counts as a single tag of %s; separate tags with ||", self.group, tag, topic)
         self.subscriptions[topic] = subscription
         return subscription
 
     def renew(self, topic: str) -> None:
-        """Give a subscription a new version: of two, brokers keep the later one."""
+        """Give a subscription a new version: brokers keep the later one."""
         subscription = self.subscriptions.get(topic)
         if subscription is not None:
             self.subscriptions[topic] = replace(subscription, sub_version=_now_ms())
 
     async def find_route(self, topic: str) -> None:
-        """A topic that does not exist yet may come to exist; a name server that cannot be asked is an error."""
+        """A topic that does not exist yet may appear later; an unreachable name server is an error."""
         routes = self.client.routes
         if routes.cached(topic) is None and await routes.refresh(topic) is None:
             logger.warning("%s: no broker has topic %s yet; waiting for it", self.group, topic)
 
     async def check(self, subscription: SubscriptionData) -> None:
-        """Have a broker say whether it understands an SQL expression."""
+        """Ask a broker to check an SQL expression."""
         if subscription.expression_type != SQL92:
             return
         routes, client = self.client.routes, self.client
@@ -116,11 +116,11 @@ class Membership:
         return await start_offset(self.client, self.group, queue, self._start_at, self.offsets)
 
     async def persist(self, queue: MessageQueue, *, wait: bool = False) -> None:
-        """Commit the progress of one queue. A failure is logged: another commit follows, or another member."""
+        """Commit the progress of one queue. A failure is logged: another commit follows, here or in another member."""
         try:
             await self.offsets.persist(queue, wait=wait)
         except (PyroMQError, OSError) as exc:
-            logger.warning("%s: progress at %s not committed: %s", self.group, queue, exc)
+            logger.warning("%s: offset of %s not committed: %s", self.group, queue, exc)
 
     # What its client passes on
 
@@ -129,7 +129,7 @@ class Membership:
             self.rebalance.wake()
 
     def heartbeat_data(self, *, subscribed: bool = True) -> ConsumerData:
-        """`subscribed` is False for a member that takes no part in what the others of its group subscribe to."""
+        """`subscribed` is False for a member that takes no part in its group's subscriptions."""
         return ConsumerData(
             consume_from_where=consume_from_where(self._start_at),
             consume_type=self._consume_type,
@@ -149,7 +149,7 @@ class Membership:
         pool_size: int | None = None,
         status: Mapping[str, ConsumeStatus] | None = None,
     ) -> ConsumerRunningInfo:
-        """What it tells about itself (307); `queues` are those that it reads now."""
+        """Its report about itself (307); `queues` are those it reads now."""
         committed = {
             queue: offset for topic in self.subscriptions for queue, offset in self.offsets.memory(topic).items()
         }

@@ -1,7 +1,7 @@
-"""Where a group's progress is kept: at the brokers or, when every member reads everything, in a local file.
+"""A group's offsets: kept by the brokers or, when every member reads everything, in a local file.
 
-Both hold a table in memory that `update` changes and `persist` writes out, because messages are finished far more
-often than it is worth telling anybody.
+Both keep a table in memory that `update` changes and `persist` writes out, because messages finish far more often than
+is worth reporting.
 
 The file is that of the Java client, `<folder>/<client id>/<group>/offsets.json`, with the last one as `.bak`:
 
@@ -39,31 +39,31 @@ class ReadFrom(Enum):
 
 
 class OffsetStore(Protocol):
-    """The next offset to consume of each queue. What changes memory is plain, what goes further is awaited."""
+    """The next offset to consume in each queue. Methods that only change memory are plain, the others async."""
 
     async def load(self) -> None:
         """Called once, before anything else."""
 
     async def read(self, queue: MessageQueue, how: ReadFrom) -> int | None:
-        """The offset, or None if the group never committed one. A look-up that failed raises: it is not None."""
+        """The offset, or None if the group never committed one. A failed look-up raises; it is not None."""
 
     def update(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
-        """Remember `offset`; with `increase_only` unless a larger one is known."""
+        """Remember `offset`; with `increase_only`, only if it is larger."""
 
     def freeze(self, queue: MessageQueue, offset: int) -> None:
         """Remember `offset`, and let no update change it until the queue is removed."""
 
     async def persist(self, queue: MessageQueue, *, wait: bool = False) -> None:
-        """Write one offset out. With `wait` it is stored once this returns. Raises if it could not be done."""
+        """Write one offset out. With `wait` it is stored when this returns. Raises on failure."""
 
     async def persist_all(self, owned: Collection[MessageQueue], *, wait: bool = False) -> None:
-        """Write out the offsets of the queues `owned`, forget the others. Failures are logged."""
+        """Write out the offsets of the queues `owned` and forget the others. Failures are logged."""
 
     def remove(self, queue: MessageQueue) -> None:
-        """Forget it, in memory."""
+        """Forget a queue's offset in memory."""
 
     def memory(self, topic: str) -> dict[MessageQueue, int]:
-        """What is known in memory of the queues of one topic."""
+        """The offsets in memory for one topic."""
 
 
 class _Memory:
@@ -91,10 +91,10 @@ class _Memory:
 
 
 class BrokerOffsetStore(_Memory):
-    """Progress at the broker of each queue, shared by all members of the group; `group` is the name on the wire.
+    """Offsets kept by each queue's broker, shared by all members of the group; `group` is the wire name.
 
-    A broker answers 0 for a group it does not know when the queue still begins at 0, so that nothing is missed.
-    `strict` asks it not to: for groups that want only what comes from now on (5.x brokers, and ours).
+    A broker answers 0 for an unknown group if the queue still begins at 0, so that nothing is missed. `strict` asks it
+    not to, for groups that want only new messages (5.x brokers, and ours).
     """
 
     def __init__(self, client: Client, group: str, *, strict: bool = False) -> None:
@@ -104,7 +104,7 @@ class BrokerOffsetStore(_Memory):
         self._zero_if_not_found = False if strict else None
 
     async def load(self) -> None:
-        """Nothing to load: the broker is asked about each queue when it is needed."""
+        """Nothing to load: the broker is asked when needed."""
 
     async def read(self, queue: MessageQueue, how: ReadFrom) -> int | None:
         if how is not ReadFrom.STORE:
@@ -127,7 +127,7 @@ class BrokerOffsetStore(_Memory):
     async def persist_all(self, owned: Collection[MessageQueue], *, wait: bool = False) -> None:
         for queue in self._offsets.keys() - owned:
             self.remove(queue)
-        # Together: one broker that does not answer must not keep the progress at the others from being told.
+        # All at once: a silent broker must not hold up commits to the others.
         await asyncio.gather(*(self._persist_or_log(queue, wait) for queue in list(self._offsets)))
 
     async def _persist_or_log(self, queue: MessageQueue, wait: bool) -> None:
@@ -151,7 +151,7 @@ class BrokerOffsetStore(_Memory):
 
 
 class LocalOffsetStore(_Memory):
-    """Progress of one member that reads everything, in a file of its own."""
+    """Offsets of one member that reads everything, in its own file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -161,11 +161,11 @@ class LocalOffsetStore(_Memory):
 
     @classmethod
     def of(cls, client_id: str, group: str, folder: Path | None = None) -> LocalOffsetStore:
-        """The store where the Java client of the same name would have it."""
+        """The store in the place where the Java client of the same name would keep it."""
         return cls((folder or Path.home() / ".rocketmq_offsets") / client_id / group / "offsets.json")
 
     async def load(self) -> None:
-        """Read the file, or the one before it if there is none or it is damaged. Neither: nothing is known."""
+        """Read the file, or its backup if it is missing or damaged; without either there are no offsets."""
         self._stored = await asyncio.to_thread(_load, self.path)
         self._offsets.update(self._stored)
 
@@ -180,7 +180,7 @@ class LocalOffsetStore(_Memory):
         await self._write({queue: self._offsets[queue]} if queue in self._offsets else {})
 
     async def persist_all(self, owned: Collection[MessageQueue], *, wait: bool = False) -> None:
-        """All that is known stays in the file: a queue that is not read now may be read again."""
+        """Everything stays in the file: a queue that is not read now may be read again."""
         try:
             await self._write(dict(self._offsets))
         except OSError as exc:

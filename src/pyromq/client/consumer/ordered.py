@@ -1,14 +1,14 @@
-"""Ordered consumption: the messages of a queue one after the other, each when the one before is done (3.11).
+"""Ordered consumption: the messages of a queue one after the other, each when the previous one is done (3.11).
 
-One runner per queue. It holds the queue's lock at the broker, so that no other member of the group is at it; while the
-lock is lost, it stands still. A message that fails stops its queue for a moment and is tried again: nothing overtakes.
+One runner per queue. It holds the queue's lock at the broker, so that no other member of the group reads it; without
+the lock it stands still. A failed message stops its queue for a moment and is retried: nothing overtakes it.
 
     outcome           auto_commit (the default)                      manual
     Ack               commit                                         nothing yet
     Commit            commit                                         commit all since the last one
-    Rollback          commit                                         all since the last commit once more, pause
-    Retry, Suspend    once more, pause; a dead letter after too many times
-    DeadLetter        among the dead letters, then as Ack
+    Rollback          commit                                         all since the last commit again, pause
+    Retry, Suspend    again, after a pause; a dead letter after too many tries
+    DeadLetter        to the dead letters, then like Ack
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ logger = logging.getLogger(__name__)
 
 # Seconds a queue may pause.
 MIN_PAUSE, MAX_PAUSE = 0.01, 30.0
-# Without its lock a runner asks for it after the first of these, and once more after the second.
+# Without its lock a runner asks for it after the first of these, and again after the second.
 ASK_FOR_LOCK, ASK_AGAIN = 0.1, 3.0
 
 
 class HandedOut:
-    """A message that waits for an `async for` loop to take it and to say what became of it. None: nothing was said."""
+    """A message waiting for an `async for` loop to take and settle it. None: the loop said nothing."""
 
     __slots__ = ("holder", "message", "outcome")
 
@@ -60,9 +60,9 @@ class HandedOut:
 
 
 class OrderedConsumption:
-    """Consumes what is submitted, a queue at a time; at most `max_concurrency` queues have a handler at work.
+    """Consumes submitted messages queue by queue; at most `max_concurrency` handlers run at once.
 
-    Without handlers its messages are got through `take` and `finish`.
+    Without handlers, use `take` and `finish`.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class OrderedConsumption:
         runner.task = self._tasks.spawn(f"runner of {queue}", runner.run)
 
     def removed(self, queue: MessageQueue) -> None:
-        """Its runner ends by itself: it sees that the queue is dropped once its handler has ended."""
+        """The runner ends on its own: it sees that the queue is dropped when its handler ends."""
         runner = self._runners.pop(queue, None)
         if runner is not None:
             runner.arrived.set()
@@ -123,7 +123,7 @@ class OrderedConsumption:
     # `async for` loops
 
     async def take(self) -> ReceivedMessage:
-        """The next message for a loop, of a queue that has none handed out; raises BacklogClosed at the end."""
+        """The next message for a loop, from a queue with none handed out; raises BacklogClosed at the end."""
         while True:
             item = await self.backlog.take()
             if item.outcome.done():
@@ -138,7 +138,7 @@ class OrderedConsumption:
             item.outcome.set_result(outcome)
 
     def give_back(self, message: ReceivedMessage) -> None:
-        """The loop that took it was left: its queue hands it out again."""
+        """The loop was left: its queue hands the message out again."""
         self.finish(message, None)
 
     def settled(self, message: ReceivedMessage) -> None:
@@ -146,7 +146,7 @@ class OrderedConsumption:
             on_loop(self._loop, self.finish, message, message.mark)
 
     async def hand_out(self, message: ReceivedMessage) -> Outcome | None:
-        """Let a loop have `message`; gives what it says about it, None if it says nothing."""
+        """Give `message` to a loop; returns its outcome, None if it says nothing."""
         item = HandedOut(message, self._loop.create_future())
         self.backlog.put((item,))
         return await item.outcome
@@ -164,9 +164,9 @@ class OrderedConsumption:
     async def idle(
         self, queues: Collection[MessageQueue] | None, timeout: float, caller: asyncio.Task[object] | None = None
     ) -> bool:
-        """Wait until no handler is at these queues, or at any. False: one still is after `timeout`.
+        """Wait until no handler works on these queues, or on any. False if `timeout` passes first.
 
-        What `caller` holds in a loop of its own does not count: it cannot finish that while it waits here.
+        Messages that `caller` holds in its own loop do not count: it cannot finish them while it waits here.
         """
         held = self._handed_out.values()
         mine = {item.message.queue for item in held if caller is not None and item.holder is caller}
@@ -195,14 +195,14 @@ class OrderedConsumption:
                     watcher.set_result(None)
 
     def _take_back(self, queues: Iterable[MessageQueue]) -> None:
-        """Messages of these queues that wait for a loop wait no longer."""
+        """Withdraw messages of these queues that wait for a loop."""
         wanted = set(queues)
         for item in self.backlog:
             if item.message.queue in wanted and not item.outcome.done():
                 item.outcome.set_result(None)
 
     def stop(self) -> None:
-        """Begin with nothing new. Loops end, runners end with what they are at."""
+        """Start nothing new. Loops end; runners finish what they are doing."""
         self.stopping = True
         self._take_back(self._runners)
         self.backlog.close()
@@ -211,7 +211,7 @@ class OrderedConsumption:
 
 
 class QueueRunner:
-    """Runs through one queue from when it is given to this consumer until it is taken away."""
+    """Consumes one queue while it is assigned to this consumer."""
 
     __slots__ = ("_consumption", "_marked", "_times", "arrived", "at_work", "process_queue", "queue", "task")
 
@@ -219,8 +219,8 @@ class QueueRunner:
         self.queue = queue
         self.process_queue = process_queue
         self.arrived = asyncio.Event()
-        self.at_work = False  # a handler is at the queue
-        self._marked = False  # the user has spoken about single messages
+        self.at_work = False  # a handler is working on the queue
+        self._marked = False  # the user settled single messages
         self.task: Supervised | None = None
         self._consumption = consumption
         self._times: dict[int, int] = {}  # how often the message at an offset failed here
@@ -238,7 +238,7 @@ class QueueRunner:
 
     async def run(self) -> None:
         consumption, process_queue = self._consumption, self.process_queue
-        # A run before this one may have been cancelled by foreign code, in the middle of a message.
+        # An earlier run may have been cancelled from outside in the middle of a message.
         process_queue.rollback()
         turn_ends = time.monotonic() + TURN
         while not (process_queue.dropped or consumption.stopping):
@@ -262,7 +262,7 @@ class QueueRunner:
         return self._consumption.relock is None or (held.locked and not held.is_lock_expired(time.monotonic()))
 
     def _is_ours(self) -> bool:
-        """Whether what was done here still counts: also while the queue is given up, which waits for the handler."""
+        """Whether results still count: also while the queue is being given up, which waits for the handler."""
         held = self.process_queue
         return not held.dropped or (self._consumption.relock is not None and held.locked)
 
@@ -273,11 +273,11 @@ class QueueRunner:
         if self.process_queue.dropped or self._consumption.stopping or self._holds_lock():
             return
         if not await relock(self.queue, self.process_queue):
-            logger.warning("%s is locked by another member; nothing of it is consumed until it is ours", self.queue)
+            logger.warning("%s is locked by another member; waiting for the lock", self.queue)
             await self._pause(ASK_AGAIN)
 
     async def _pause(self, seconds: float) -> None:
-        """Let the queue wait; less, if it is taken away meanwhile."""
+        """Pause the queue; less, if it is taken away meanwhile."""
         deadline = time.monotonic() + seconds
         while not (self.process_queue.dropped or self._consumption.stopping):
             left = deadline - time.monotonic()
@@ -291,7 +291,7 @@ class QueueRunner:
                 return
 
     async def _step(self) -> float | None:
-        """Consume the next messages; gives the seconds that the queue has to pause after them."""
+        """Consume the next messages; returns the seconds to pause afterwards."""
         consumption = self._consumption
         async with consumption.free:
             if self.process_queue.dropped or consumption.stopping:
@@ -329,7 +329,7 @@ class QueueRunner:
         return await self._settle(messages, outcomes, context)
 
     def _take(self) -> tuple[list[ReceivedMessage], Listener | None]:
-        """The next messages, all of one topic, and who listens to them."""
+        """The next messages, all of one topic, and their listener."""
         consumption, process_queue = self._consumption, self.process_queue
         raws = process_queue.take(consumption.batch)
         if not raws:
@@ -372,7 +372,7 @@ class QueueRunner:
     # What follows
 
     async def _settle(self, messages: list[ReceivedMessage], outcomes: list[Outcome], context: Context) -> float | None:
-        """Do what the table at the top of this module says."""
+        """Apply the table at the top of this module."""
         process_queue = self.process_queue
         if not context.auto_commit and isinstance(outcomes[0], Rollback):
             process_queue.rollback()
@@ -390,7 +390,7 @@ class QueueRunner:
         return pause
 
     async def _first_failure(self, messages: list[ReceivedMessage], outcomes: list[Outcome]) -> int | None:
-        """The first message that has to be tried again; those that are not to be become dead letters here."""
+        """The first message to retry; messages that failed too often become dead letters here."""
         first: int | None = None
         for index, (message, outcome) in enumerate(zip(messages, outcomes, strict=True)):
             if isinstance(outcome, Ack | Commit | Rollback):

@@ -1,8 +1,7 @@
-"""Outcomes: what a handler may say about the messages that it was given.
+"""Outcomes: what a handler may return for its messages.
 
-Returning nothing is success, raising is failure. The other answers are values of this module; where one needs no
-argument, its class will do: `return DeadLetter`. The table of what each of them leads to is in `concurrent` and in
-`ordered`.
+Returning None means success, raising means failure. The other answers are in this module; if one needs no argument,
+return the class: `return DeadLetter`. The tables in `concurrent` and `ordered` show what each leads to.
 """
 
 from __future__ import annotations
@@ -21,33 +20,33 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Not done: deliver again later. `delay_level` 0 lets the broker choose, longer each time.
+    """Not done: deliver it again later. With `delay_level` 0 the broker chooses, longer each time.
 
-    An ordered consumer cannot let later messages pass: its queue waits a moment instead, whatever the level.
+    An ordered consumer cannot let later messages pass: its queue pauses a moment instead, whatever the level.
     """
 
     delay_level: int = 0
 
     def __post_init__(self) -> None:
         if self.delay_level < 0:
-            raise ValueError("a delay level is 0 (the broker chooses) or more; for none at all there is DeadLetter")
+            raise ValueError("a delay level is 0 (the broker chooses) or more; use DeadLetter to give up")
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Never to be done: put it among the dead letters of the group, and go on."""
+    """Give up: move it to the group's dead letters, and go on."""
 
 
 @dataclass(frozen=True, slots=True)
 class AckUpTo:
-    """Of a batch the messages up to `index`, counted from 0, are done; the others are delivered again. -1: none."""
+    """The messages of a batch up to `index`, counted from 0, are done; the others are delivered again. -1: none."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Ordered only: try again in `seconds`, and let the queue wait until then. None: as long as the settings say."""
+    """Ordered only: retry in `seconds` and pause the queue until then. None: as long as the settings say."""
 
     seconds: float | None = None
 
@@ -79,10 +78,10 @@ _WITHOUT_ARGUMENT: dict[object, Outcome] = {
 
 
 def outcome_of(answer: object, *, ordered: bool) -> Outcome:
-    """What a handler meant by `answer`.
+    """The outcome that `answer` stands for.
 
-    Raises TypeError for what is no answer, or none in this mode. A message is worth more than a guess: with a wrong
-    answer it is delivered again, and the error says what would have been right.
+    Raises TypeError for an invalid answer, or one for the other mode. We do not guess: with a wrong answer the message
+    is delivered again, and the error says what would be right.
     """
     if answer is None:
         return ACK
@@ -91,19 +90,19 @@ def outcome_of(answer: object, *, ordered: bool) -> Outcome:
         return outcome
     if isinstance(outcome, AckUpTo):
         if ordered:
-            raise TypeError("an ordered consumer takes a batch as a whole; AckUpTo is for concurrent ones")
+            raise TypeError("AckUpTo is only for concurrent consumers; an ordered one settles a batch as a whole")
         return outcome
     if isinstance(outcome, Suspend | Commit | Rollback):
         if not ordered:
-            raise TypeError(f"{type(outcome).__name__} is an answer for ordered consumers; here there is Retry")
+            raise TypeError(f"{type(outcome).__name__} is only for ordered consumers; use Retry")
         return outcome
     raise TypeError(
-        f"a handler returns None or one of Ack, Retry, DeadLetter, AckUpTo, Suspend, Commit, Rollback, not {answer!r}"
+        f"a handler returns None, Ack, Retry, DeadLetter, AckUpTo, Suspend, Commit or Rollback, not {answer!r}"
     )
 
 
 def per_message(outcome: Outcome, marks: Sequence[Outcome | None]) -> list[Outcome]:
-    """What becomes of each message of a batch: what the handler marked on it, else what it answered for them all."""
+    """The outcome of each message of a batch: the handler's mark on it, else its answer for all."""
     if isinstance(outcome, AckUpTo):
         whole: list[Outcome] = [ACK if index <= outcome.index else RETRY for index in range(len(marks))]
     else:

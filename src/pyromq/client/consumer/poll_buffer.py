@@ -1,4 +1,4 @@
-"""PollBuffer: messages that were pulled and wait to be polled, in the order in which they came."""
+"""PollBuffer: pulled messages waiting to be polled, in order of arrival."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ M = TypeVar("M")  # a message
 
 
 class PollBuffer(Generic[R, M]):
-    """Batches, each of one pull of one queue. More than `limit` messages are enough to stop pulling."""
+    """Batches, each from one pull of one queue. Pulling stops above `limit` messages."""
 
     def __init__(self, limit: int = 10_000) -> None:
         self._limit = limit
@@ -36,7 +36,7 @@ class PollBuffer(Generic[R, M]):
         self._filled.set()
 
     def take(self, most: int | None = None) -> list[tuple[R, Sequence[M]]]:
-        """The first batch; with `most`, as many messages as there are up to that number, of any queue."""
+        """The first batch; with `most`, up to that many messages from any queue."""
         taken: list[tuple[R, Sequence[M]]] = []
         left = most
         while self._batches and (left is None or left > 0):
@@ -54,14 +54,14 @@ class PollBuffer(Generic[R, M]):
         return taken
 
     def discard(self, reader: R) -> None:
-        """Forget what came of one queue."""
+        """Drop the messages of one queue."""
         self._batches = deque(batch for batch in self._batches if batch[0] is not reader)
         self._count = sum(len(messages) for _, messages in self._batches)
         if not self._batches:
             self._filled.clear()
 
     async def wait(self, timeout: float) -> None:
-        """Until there is something, `wake` is called, or the time is up."""
+        """Wait until there is something, `wake` is called, or the time is up."""
         try:
             async with asyncio.timeout(timeout):
                 await self._filled.wait()
@@ -69,5 +69,5 @@ class PollBuffer(Generic[R, M]):
             pass
 
     def wake(self) -> None:
-        """Let whoever waits look again, although nothing came."""
+        """Make a waiting poll check again, although nothing came."""
         self._filled.set()

@@ -33,10 +33,10 @@ RECHECK = 0.05
 AFTER_FLOW_CONTROL = 0.02
 AFTER_ERROR = 1.0
 AFTER_NO_START = 3.0
-# A broker holds a pull that finds nothing. One that answers at once, and leads nowhere, is not asked in a tight loop.
+# A broker holds a pull that finds nothing. If it answers at once without progress, do not ask in a tight loop.
 NOTHING_GAINED = 0.02
 
-# Refusals because the broker does not know, or not rightly, what the group subscribes (24 to 28): tell it.
+# Refusals because the broker's view of the group's subscription is missing or wrong (24 to 28): send it again.
 _UNKNOWN_SUBSCRIPTION = range(24, 29)
 
 _MIB = 1024 * 1024
@@ -54,9 +54,9 @@ async def pull_once(
     timeout: float,
     broker_id: int = 0,
 ) -> PullResult:
-    """One pull, by the request that every broker knows (11). With `suspend` the broker waits that long for a message.
+    """One pull, with the request every broker knows (11). With `suspend` the broker waits that long for a message.
 
-    Raises what asking raises: a BrokerError, ConnectFailed, RequestTimeout, RouteNotFound, CorruptRecord, …
+    Raises a BrokerError, ConnectFailed, RequestTimeout, RouteNotFound, CorruptRecord, …
     """
     found = client.routes.replica(queue.broker_name, broker_id, False)
     address = found[0] if found is not None else await client.routes.master_or_refresh(queue)
@@ -78,7 +78,7 @@ async def pull_once(
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How much a pull asks for, how long it may take, and how much may wait to be polled."""
+    """How much to pull, how long a pull may take, and how much may wait to be polled."""
 
     pull_batch: int = 32
     suspend: float = 20.0
@@ -89,9 +89,9 @@ class ReadSettings:
 
 
 class PollReader:
-    """One queue of a pull consumer. `run` is its task; the rest is called by the consumer, between two awaits of it.
+    """One queue of a pull consumer. `run` is its task; the consumer calls the rest between the task's awaits.
 
-    `position` is the offset of the next message to be handed out, None until that is known.
+    `position` is the offset of the next message to hand out, None until known.
     """
 
     def __init__(
@@ -133,14 +133,14 @@ class PollReader:
         return not self._resumed.is_set()
 
     def pause(self) -> None:
-        """Pull no more. A pull under way may still bring something."""
+        """Stop pulling. A pull in flight may still bring something."""
         self._resumed.clear()
 
     def resume(self) -> None:
         self._resumed.set()
 
     def seek(self, offset: int) -> None:
-        """Go on at `offset`. What was pulled is forgotten; its task must be started anew."""
+        """Continue at `offset`. Pulled messages are dropped; its task must be restarted."""
         self._buffer.discard(self)
         self.process_queue.clear()
         self._next = self.position = offset
@@ -149,7 +149,7 @@ class PollReader:
     def hand_out(self, messages: Sequence[MessageExt]) -> None:
         """These were polled."""
         left = self.process_queue.remove(messages)
-        # When nothing is left, what the last pull passed over because nobody wants it is behind us as well.
+        # If nothing is left, we are also past the unwanted messages that the last pull skipped.
         self.position = left if self.process_queue.count else self._next
         if not self._room.is_set() and not self._is_full():
             self._room.set()
@@ -204,7 +204,7 @@ class PollReader:
         except FlowControl:
             await asyncio.sleep(AFTER_FLOW_CONTROL)
         except PyroMQError as exc:
-            logger.warning("%s: pull of %s failed: %s; again in %g s", self._group, self.queue, exc, AFTER_ERROR)
+            logger.warning("%s: pull of %s failed: %s; retrying in %g s", self._group, self.queue, exc, AFTER_ERROR)
             if isinstance(exc, BrokerError) and exc.code in _UNKNOWN_SUBSCRIPTION:
                 await self._client.heartbeat([exc.address])
             await asyncio.sleep(AFTER_ERROR)
@@ -224,7 +224,7 @@ class PollReader:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(
-                "%s: offset %d is outside of %s (%d to %d); going on at %d",
+                "%s: offset %d is outside %s (%d to %d); continuing at %d",
                 self._group,
                 offset,
                 self.queue,
@@ -233,6 +233,6 @@ class PollReader:
                 result.next_offset,
             )
         if not self.process_queue.count and self.position != self._next:
-            # Nothing of all that is for us, and nothing before it is left: it is behind us.
+            # None of it is for us, and nothing before it is left: move past it.
             self.position = self._next
             self._passed(self)

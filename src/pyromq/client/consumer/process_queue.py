@@ -1,7 +1,7 @@
-"""ProcessQueue: the messages of one queue that were pulled and are not yet finished.
+"""ProcessQueue: the messages of one queue that were pulled but not yet finished.
 
-What `remove` gives is what may be committed: the smallest offset that is still unfinished, so progress never passes
-a message. A message is *waiting* until `take` makes it *taken*, which only ordered consumption does:
+`remove` returns the offset to commit: the smallest one still unfinished, so progress never passes a message. A message
+is *waiting* until `take` makes it *taken*, which only ordered consumption does:
 
               put                take              commit
     pulled ─────────> waiting ──────────> taken ──────────> gone
@@ -10,7 +10,7 @@ a message. A message is *waiting* until `take` makes it *taken*, which only orde
                          v
                         gone
 
-Pure: it knows no loop and no clock; all times are seconds of the monotonic clock, given by whoever knows them.
+Pure: no loop and no clock; all times are monotonic seconds passed in by the caller.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MIB = 1024 * 1024
 
 
 class ProcessQueue:
-    """Used by one event loop only. Offsets usually come in order, any other order works and is slower.
+    """For one event loop only. Offsets usually come in order; any other order works but is slower.
 
     32 messages put and removed in one go: 7 µs; put, then removed one by one in order: 13 µs (CPython 3.11).
     """
@@ -55,7 +55,7 @@ class ProcessQueue:
 
     def __init__(self, now: float = 0.0) -> None:
         self._waiting: dict[int, MessageExt] = {}
-        # The offsets of `_waiting` in order, and some that were removed meanwhile: they leave when they come to an
+        # The offsets of `_waiting` in order, and some removed meanwhile: those leave when they reach either
         # end. Asking the dict itself for its first key would walk over all that were deleted from its front.
         self._offsets: deque[int] = deque()
         self._taken: dict[int, MessageExt] = {}
@@ -63,7 +63,7 @@ class ProcessQueue:
         self.size = 0  # bytes of all bodies as they were pulled, compressed or not
         self.backlog = 0  # messages behind the last one put that the broker had when it was pulled
         self.consuming = False  # a runner of ordered consumption is at work
-        self.dropped = False  # not ours any more: what it still holds will not be committed
+        self.dropped = False  # no longer ours: what it still holds will not be committed
         self.locked = False
         self.try_unlock_times = 0
         self.last_pull = self.last_lock = self.last_consume = now
@@ -130,10 +130,10 @@ class ProcessQueue:
         return now - self.last_lock > LOCK_EXPIRED
 
     def put(self, messages: Sequence[MessageExt], max_offset: int | None = None) -> bool:
-        """Add pulled messages; those that are here already are passed over. `max_offset` is the end of the queue.
+        """Add pulled messages, skipping those already here. `max_offset` is the end of the queue.
 
-        True means that somebody must start to consume: there are messages and no runner is at work. It is then
-        taken to be at work.
+        True means that the caller must start to consume: there are messages and no runner is working. One is then
+        assumed to be.
         """
         waiting, offsets = self._waiting, self._offsets
         top = offsets[-1] if offsets else -1
@@ -163,9 +163,9 @@ class ProcessQueue:
         return False
 
     def remove(self, messages: Iterable[MessageExt]) -> int | None:
-        """Take finished messages out. Gives the offset to commit: the smallest left, or what follows the last put.
+        """Remove finished messages. Returns the offset to commit: the smallest left, or the one after the last put.
 
-        None if nothing was waiting: then somebody else has cleared the queue, and there is nothing to commit.
+        None if nothing was waiting: then the queue was cleared, and there is nothing to commit.
         """
         waiting, offsets = self._waiting, self._offsets
         if not waiting:
@@ -186,7 +186,7 @@ class ProcessQueue:
     # Ordered consumption
 
     def take(self, count: int) -> list[MessageExt]:
-        """Move up to `count` messages, the first ones, to taken. None left: the runner is no longer at work."""
+        """Move the first `count` messages to taken. If there are none, the runner stops working."""
         waiting, offsets, taken = self._waiting, self._offsets, self._taken
         found: list[MessageExt] = []
         while waiting and len(found) < count:
@@ -202,7 +202,7 @@ class ProcessQueue:
         return found
 
     def commit(self) -> int | None:
-        """All that was taken is finished. Gives the offset to commit, None if nothing was taken."""
+        """Everything taken is finished. Returns the offset to commit, None if nothing was taken."""
         taken = self._taken
         if not taken:
             return None
@@ -212,12 +212,12 @@ class ProcessQueue:
         return last + 1
 
     def rollback(self) -> None:
-        """All that was taken waits again."""
+        """Everything taken waits again."""
         self._back(self._taken)
         self._taken.clear()
 
     def again(self, messages: Iterable[MessageExt]) -> None:
-        """These that were taken wait again; the others stay taken."""
+        """These taken messages wait again; the others stay taken."""
         back = {}
         for message in messages:
             offset = message.record.queue_offset
@@ -235,7 +235,7 @@ class ProcessQueue:
     # The end
 
     def clear(self) -> None:
-        """Forget all messages: the queue is to be read from elsewhere."""
+        """Drop all messages: the queue will be read from another offset."""
         self._waiting.clear()
         self._offsets.clear()
         self._taken.clear()
@@ -243,7 +243,7 @@ class ProcessQueue:
         self._last = -1
 
     def info(self, commit_offset: int, epoch: float) -> ProcessQueueInfo:
-        """What a consumer tells of it (307). `epoch` is the wall clock's time of the monotonic clock's zero."""
+        """The queue's part of running info (307). `epoch` is the wall-clock time of the monotonic clock's zero."""
         taken = self._taken
         return ProcessQueueInfo(
             commit_offset=commit_offset,

@@ -1,11 +1,11 @@
-"""PullConsumer: a consumer that asks for messages when it wants them, and decides itself how far it is.
+"""PullConsumer: you ask for messages when you want them, and decide how far the group is.
 
     async with PullConsumer("billing", {"orders": "*"}, namesrv="localhost:9876") as consumer:
         async for batch in consumer:
             handle(batch)
 
-What was handed out counts as done when the next batch is asked for, and is committed soon after; a program that dies
-before gets it again.
+A batch counts as done when you ask for the next one, and is committed soon after; a program that dies before gets it
+again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What one `pull` found. The next one goes to `next_offset`; the queue has `min_offset` to `max_offset`."""
+    """The result of one `pull`. Continue at `next_offset`; the queue has `min_offset` to `max_offset`."""
 
     status: PullStatus
     next_offset: int
@@ -70,13 +70,12 @@ class Pulled:
 
 
 class PullConsumer:
-    """Reads the queues that the group's members share (`subscribe`), or those that it is told (`assign`).
+    """Reads its share of the group's queues (`subscribe`), or the queues you name (`assign`).
 
-    Polling, committing and seeking are for one task at a time: with `auto_commit` asking for the next batch says that
-    the one before is done. `start_at` counts for queues that the group never committed. Times are in seconds.
+    Polling, committing and seeking are for one task at a time: with `auto_commit`, asking for the next batch means
+    that the one before is done. `start_at` applies to queues the group never committed. Times are in seconds.
 
-    Without `auto_commit` nothing is committed but by `commit`. `commit_interval` is how often commits that nobody
-    waits for are told to the brokers.
+    Without `auto_commit` only `commit` commits. `commit_interval` is how often background commits go to the brokers.
     """
 
     def __init__(
@@ -116,7 +115,7 @@ class PullConsumer:
             metadata_interval=metadata_interval,
             offset_store=offset_store,
         )
-        # The folder of a broadcasting member's offsets is named by its client id, which so must not change.
+        # A broadcasting member's offset folder is named after its client id, which therefore must not change.
         instance_name = DEFAULT_INSTANCE if broadcast else None
         self.group = group
         self._client = client or Client(namesrv, stream=True, instance_name=instance_name)
@@ -132,9 +131,9 @@ class PullConsumer:
     # Life
 
     async def start(self) -> Self:
-        """Start reading. Raises what keeps it from doing so, and has then undone everything.
+        """Start reading. If that fails, it raises the reason and undoes everything.
 
-        A topic that does not exist yet is no reason: it is read as soon as it does.
+        A topic need not exist yet: it is read as soon as it does.
         """
         if self._state is not _State.CREATED:
             raise StateError(f"pull consumer {self.group} is {self._state.value}")
@@ -148,9 +147,9 @@ class PullConsumer:
         return self
 
     async def close(self) -> None:
-        """Stop reading, commit what is to be committed, say goodbye. Always ends; what was last handed out is not done.
+        """Stop reading, commit pending offsets, unregister. Always ends; the last batch does not count as done.
 
-        Whoever wants the last batch to count calls `commit` first.
+        Call `commit` first if it should.
         """
         if self._state is not _State.RUNNING:
             self._state = _State.CLOSED
@@ -168,22 +167,22 @@ class PullConsumer:
     # What to read
 
     def subscribe(self, topic: str, expr: str | Sql = ALL) -> None:
-        """Share the queues of `topic` with the other members of the group; again, to select by another expression.
+        """Share the queues of `topic` with the other members of the group; call it again to change the expression.
 
-        All members must subscribe alike: a broker keeps only what it heard last.
+        All members must subscribe alike: a broker keeps only the last subscription it heard of.
         """
         self._check_open()
         check_topic(topic)
         self._member.subscribe(self._wrap(topic), expr)
 
     def unsubscribe(self, topic: str) -> None:
-        """Read `topic` no more; its progress is committed."""
+        """Stop reading `topic`; its progress is committed."""
         self._member.unsubscribe(self._wrap(topic))
 
     def assign(self, queues: Iterable[MessageQueue], filters: Mapping[str, str | Sql] | None = None) -> None:
-        """Read exactly these queues, whatever other members of the group read; again, to read others.
+        """Read exactly these queues, whatever other members of the group read; call it again to read others.
 
-        `filters` selects messages by topic; without it, all. Queues that stay go on where they are.
+        `filters` selects messages by topic; the default is all. Queues that stay keep their positions.
         """
         self._check_open()
         expressions = {self._wrap(topic): expr for topic, expr in (filters or {}).items()}
@@ -191,21 +190,21 @@ class PullConsumer:
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
-        """The queues that are being read."""
+        """The queues being read now."""
         if self._state is not _State.RUNNING:
             return frozenset()
         return frozenset(map(self._bare, self._member.queues.readers))
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of `topic`, whoever reads them. Raises RouteNotFound if there is no such topic."""
+        """All queues of `topic`, whoever reads them. Raises RouteNotFound if it does not exist."""
         self._check_running()
         return [self._bare(queue) for queue in await self._client.routes.subscribe_queues(self._wrap(topic))]
 
     def watch(self, topic: str, listener: QueuesListener) -> None:
-        """Call `listener(topic, queues)`, plain or async, when the queues of `topic` are not what they were.
+        """Call `listener(topic, queues)`, plain or async, when the queues of `topic` change.
 
-        Also once with those that it has. Looked at every `metadata_interval` seconds; for who assigns queues and
-        wants to hear of new ones.
+        It is also called once with the current ones. Checked every `metadata_interval` seconds; useful with `assign`,
+        to hear of new queues.
         """
         check_topic(topic)
         self._member.watch.add(self._wrap(topic), listener)
@@ -213,9 +212,9 @@ class PullConsumer:
     # Messages
 
     async def poll(self, max: int | None = None, timeout: float = 5.0) -> list[ReceivedMessage]:  # noqa: A002
-        """Messages, in their order within each queue: what one pull brought, or with `max` up to so many, of any queue.
+        """The next messages, in order within each queue: one pull's batch, or up to `max` from any queue.
 
-        Empty when none came within `timeout`. With `auto_commit` all that was handed out before is now done.
+        Empty if none came within `timeout`. With `auto_commit`, everything handed out before now counts as done.
         """
         self._check_running()
         if max is not None and max < 1:
@@ -233,7 +232,7 @@ class PullConsumer:
         return self
 
     async def __anext__(self) -> list[ReceivedMessage]:
-        """The next messages, however long it takes. Ends when the consumer is closed."""
+        """Wait for the next messages, however long it takes. Ends when the consumer is closed."""
         while True:
             try:
                 if messages := await self.poll():
@@ -253,7 +252,7 @@ class PullConsumer:
         wait: bool = False,
         timeout: float | None = None,
     ) -> Pulled:
-        """One pull of any queue, assigned or not, buffered nowhere: where to go on is the caller's business.
+        """Pull once from any queue, assigned or not, without buffering: the caller keeps track of the offset.
 
         With `wait` the broker waits for a message if there is none, up to `broker_wait` seconds.
         """
@@ -276,7 +275,7 @@ class PullConsumer:
         return self._pulled(wire, result)
 
     async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """Have the group get `message` once more, from its retry topic; with -1 put it among the dead letters."""
+        """Deliver `message` to the group again, through its retry topic; -1 makes it a dead letter."""
         self._check_running()
         queue = self._wire(message.queue)
         header = ConsumerSendMessageBack(
@@ -293,9 +292,9 @@ class PullConsumer:
     # Where to read
 
     async def seek(self, queue: MessageQueue, to: int | StartAt | datetime) -> None:
-        """Go on at an offset, at the first or the end of what there is, or at the first message since a time.
+        """Continue at an offset, at the beginning or end of the queue, or at the first message since a time.
 
-        What was pulled and not polled is forgotten. Raises OffsetOutOfRange for an offset outside of the queue.
+        Messages pulled but not polled are dropped. Raises OffsetOutOfRange for an offset outside the queue.
         """
         reader = self._reader(queue)
         if isinstance(to, int):
@@ -306,15 +305,15 @@ class PullConsumer:
         else:
             offset = await find_offset(self._client, reader.queue, to)
         if self._member.queues.readers.get(reader.queue) is not reader:
-            raise StateError(f"{queue} was given up while its offset was looked for")
+            raise StateError(f"{queue} was unassigned while its offset was being looked up")
         self._member.queues.go_on_at(reader, offset)
 
     def position(self, queue: MessageQueue) -> int | None:
-        """The offset of the next message of `queue` to be handed out; None while that is not known."""
+        """The offset of the next message of `queue` to hand out; None while unknown."""
         return self._reader(queue).position
 
     async def bounds(self, queue: MessageQueue) -> tuple[int, int]:
-        """The offset of the first message that `queue` has, and that of the next it will have."""
+        """The offset of the first message in `queue`, and the one after the last."""
         self._check_running()
         wire = self._wire(queue)
         address = await self._client.routes.master_or_refresh(wire)
@@ -322,7 +321,7 @@ class PullConsumer:
         return await calls.min_offset(address, wire), await calls.max_offset(address, wire)
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Pull no more of these queues, or of all that are assigned now; what was pulled is still handed out."""
+        """Stop pulling these queues, or all assigned now; messages already pulled are still handed out."""
         for reader in self._readers_of(queues):
             reader.pause()
 
@@ -334,10 +333,10 @@ class PullConsumer:
     # How far the group is
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None, wait: bool = True) -> None:
-        """Everything handed out is done; or of each queue in `offsets` everything before that offset.
+        """Commit everything handed out; or, for each queue in `offsets`, everything before that offset.
 
-        Stored once this returns; raises why it could not be, and some of the queues may then be committed. With
-        `wait=False` it only takes note, and the brokers are told within `commit_interval`.
+        It is stored when this returns; if it raises, some queues may be committed. With `wait=False` it returns at
+        once, and the brokers are told within `commit_interval`.
         """
         self._check_running()
         if offsets is None:
@@ -355,9 +354,9 @@ class PullConsumer:
                     raise outcome
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """What the group has committed of `queue`; None if it never did. Raises if that cannot be found out.
+        """The offset the group committed for `queue`; None if it never did. Raises if the broker cannot be asked.
 
-        Of a queue that still has its first message a broker may also say 0 when the group never did, see StartAt.
+        For a queue that still has its first message, a broker may answer 0 instead of None, see StartAt.
         """
         self._check_running()
         return await self._member.offsets.read(self._wire(queue), ReadFrom.MEMORY_FIRST)

@@ -34,13 +34,13 @@ logger = logging.getLogger(__name__)
 SUSPEND_TIMEOUT = 15.0
 PULL_TIMEOUT = 30.0
 
-# Seconds until the next look, and why it is not now.
+# Seconds to wait before the next try, and why.
 NO_ROOM = 0.05
 NOT_NOW = 1.0  # paused, not locked, nothing subscribed, or the broker could not be asked
 REFUSED_FOR_NOW = 0.02
 
 _MIB = 1024 * 1024
-# The broker does not know what we subscribe, as after its restart: a heartbeat tells it.
+# The broker does not know our subscription, for example after a restart: send a heartbeat.
 _TELL_FIRST = frozenset(
     (
         ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -54,21 +54,21 @@ _TELL_FIRST = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of one queue a consumer holds before it stops pulling."""
+    """How much of one queue a consumer may hold before it stops pulling."""
 
     messages: int = 1000
     mib: int = 100
     span: int = 2000
 
     def exceeded(self, held: ProcessQueue, *, ordered: bool) -> bool:
-        """An ordered queue has no gaps that its first message could fall behind, so its span does not count."""
+        """The span of an ordered queue does not count: it has no gaps for its first message to fall behind."""
         if held.count > self.messages or held.size // _MIB > self.mib:
             return True
         return not ordered and held.span > self.span
 
 
 class Puller:
-    """What the pull loops of a consumer share. Names are those of the wire."""
+    """What the pull loops of a consumer share. Names are those on the wire."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Puller:
 
 
 class PullLoop:
-    """Pulls one queue until it is dropped. `offset` is where it begins."""
+    """Pulls one queue from `offset` on, until it is dropped."""
 
     def __init__(self, puller: Puller, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         self._puller = puller
@@ -153,7 +153,7 @@ class PullLoop:
             pass
 
     async def _pull(self) -> float:
-        """One pull, and what follows from it; gives the seconds until the next."""
+        """Pull once and handle the result; returns the seconds until the next pull."""
         puller, queue, held = self._puller, self._queue, self._held
         subscription = puller.subscription(queue.topic)
         assert subscription is not None
@@ -167,12 +167,12 @@ class PullLoop:
         self._broker_id = result.suggested_broker_id
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(
-                "%s: offset %d is not in %s, going on at %d", puller.group, self._offset, queue, result.next_offset
+                "%s: offset %d is not in %s; continuing at %d", puller.group, self._offset, queue, result.next_offset
             )
             held.dropped = True
             puller.illegal(queue, held, result.next_offset)
             return 0.0
-        # An answer that goes nowhere would be asked for again and again without a pause.
+        # An answer without progress would make us ask in a tight loop.
         stuck = result.status is not PullStatus.NO_NEW_MSG and result.next_offset <= self._offset
         self._offset = result.next_offset
         if result.messages:
@@ -184,13 +184,13 @@ class PullLoop:
         return NOT_NOW if stuck else self._pause_after(result, time.monotonic() - started)
 
     def _pause_after(self, result: PullResult, seconds: float) -> float:
-        """A broker that does not hold pulls must not be asked all the time."""
+        """Do not keep asking a broker that does not hold pulls."""
         if result.status is PullStatus.NO_NEW_MSG and seconds < REFUSED_FOR_NOW:
             return REFUSED_FOR_NOW
         return 0.0
 
     async def _address(self) -> tuple[str, bool]:
-        """Where to pull, and whether that is a slave, which cannot commit offsets."""
+        """The address to pull from, and whether it is a slave, which cannot commit offsets."""
         routes, queue = self._puller.client.routes, self._queue
         found = routes.replica(queue.broker_name, self._broker_id, False)
         if found is None:
@@ -221,7 +221,7 @@ class PullLoop:
         )
 
     async def _failed(self, error: PyroMQError) -> float:
-        """Seconds until the next try, after what can be done about `error` was done."""
+        """React to `error`; returns the seconds until the next try."""
         if isinstance(error, FlowControl):
             return REFUSED_FOR_NOW
         if not self._failing:  # one line when it starts, and one when it ends
@@ -233,5 +233,5 @@ class PullLoop:
 
     def _succeeded(self) -> None:
         if self._failing:
-            logger.info("%s: pulling %s again", self._puller.group, self._queue)
+            logger.info("%s: %s can be pulled again", self._puller.group, self._queue)
             self._failing = False

@@ -1,8 +1,8 @@
-"""A pull consumer as a member of its group: which queues it reads, how far it is, and what its client sees of it.
+"""A pull consumer as a member of its group: its queues, its progress, and what its client sees of it.
 
     Rebalancer ─ which queues are ours ─> AssignedQueues, a PollReader each ─ messages ─> PollBuffer ─> poll()
 
-Names of topics and groups are those of the wire in here; the user's are translated in `PullConsumer`.
+Topic and group names are those on the wire here; `PullConsumer` translates the user's.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _FIRST_COMMIT = 10.0
 
 class Mode(Enum):
     NONE = "neither"
-    SUBSCRIBE = "subscribe"  # queues are shared with the other members of the group
-    ASSIGN = "assign"  # queues are those that the user named
+    SUBSCRIBE = "subscribe"  # shares queues with the other members of the group
+    ASSIGN = "assign"  # reads the queues the user named
 
 
 class PullMember:
-    """A `ConsumerMember` of its client. What to read may be said before the start; the rest is there from then on.
+    """A `ConsumerMember` of its client. Subscriptions may be set before the start; the rest needs it.
 
-    `bare` turns a queue of the wire into that which the user knows.
+    `bare` translates a queue's wire name to the user's.
     """
 
     # From the start on.
@@ -83,7 +83,7 @@ class PullMember:
     # Life
 
     async def start(self) -> None:
-        """Join the client and begin. All or nothing: whatever fails here is raised, after it was undone."""
+        """Join the client and begin. All or nothing: a failure is undone and raised."""
         membership = self._membership
         self._tasks = Tasks(f"pull consumer {self._settings.group}")
         self.queues = self._new_queues()
@@ -142,12 +142,12 @@ class PullMember:
         self._tasks.every("topic metadata", first, settings.metadata_interval, self.watch.look)
 
     def _start_rebalancing(self) -> None:
-        # Soon, even after a round at the start: who joined the group during that was not heard.
+        # Soon, even after a round at the start: it missed members that joined during it.
         rebalancer = self._rebalancer
         self._membership.rebalance = self._tasks.every("rebalance", SOON, rebalancer.period, rebalancer.run_once)
 
     async def close(self) -> None:
-        """Commit what is to be committed, and say goodbye. Always ends."""
+        """Commit pending offsets and unregister. Always ends."""
         try:
             await self._tasks.close()
             await self.offsets.persist_all(self._owned(), wait=True)
@@ -167,7 +167,7 @@ class PullMember:
     # What to read
 
     def enter(self, mode: Mode) -> None:
-        """A member subscribes or is assigned queues; it cannot do both."""
+        """A member either subscribes or assigns queues, not both."""
         if self.mode not in (mode, Mode.NONE):
             raise StateError(
                 f"pull consumer {self._settings.group} is in {self.mode.value} mode and cannot also {mode.value}"
@@ -175,19 +175,19 @@ class PullMember:
         self.mode = mode
 
     def subscribe(self, topic: str, expression: str | Sql) -> None:
-        """Want a topic, or want other messages of it; while running that is told and acted on at once."""
+        """Subscribe to a topic, or change its expression; takes effect at once while running."""
         self.enter(Mode.SUBSCRIBE)
         self._membership.subscribe(topic, expression)
         if self._running:
             self._tasks.once(self._subscribed(topic), f"subscribe {topic}")
 
     def unsubscribe(self, topic: str) -> None:
-        """Want a topic no more: the next round of rebalancing commits how far it was read, and gives its queues up."""
+        """Unsubscribe from a topic: the next rebalancing commits its progress and gives up its queues."""
         self._membership.subscriptions.pop(topic, None)
         self.wake_rebalance()
 
     def assign(self, queues: Iterable[MessageQueue], expressions: Mapping[str, str | Sql]) -> None:
-        """Read exactly these queues. Those that stay go on where they are."""
+        """Read exactly these queues. Those that stay keep their positions."""
         self.enter(Mode.ASSIGN)
         wanted = list(queues)
         membership = self._membership
@@ -220,7 +220,7 @@ class PullMember:
             self.offsets.remove(queue)
 
     async def _prepare(self, topic: str) -> None:
-        """Find out where a topic is, and whether its brokers understand what is asked of them."""
+        """Find a topic's route, and check that its brokers understand the expression."""
         await self._membership.find_route(topic)
         subscription = self._membership.subscriptions.get(topic)
         if subscription is not None:
@@ -239,12 +239,12 @@ class PullMember:
     # How far it is
 
     def note_progress(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """These are to be committed, by whoever tells the brokers next."""
+        """Note these offsets for the next commit."""
         for queue, offset in offsets.items():
             self.offsets.update(queue, offset)
 
     def note_commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """As `note_progress`, for offsets that the user names. Raises if they are not for this member to commit."""
+        """Like `note_progress`, for offsets given by the user. Raises if this member may not commit them."""
         for queue, offset in offsets.items():
             if offset < 0:
                 raise ConfigError(f"cannot commit offset {offset} of {queue}")
@@ -276,7 +276,7 @@ class PullMember:
         self.wake_rebalance()
 
     def heartbeat_data(self) -> ConsumerData:
-        # Who assigns queues by hand takes no part in what the others of the group subscribe.
+        # A member with assigned queues takes no part in the group's subscriptions.
         return self._membership.heartbeat_data(subscribed=self.mode is not Mode.ASSIGN)
 
     def wake_rebalance(self) -> None:

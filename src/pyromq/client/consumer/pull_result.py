@@ -1,4 +1,4 @@
-"""The result of a pull: what a broker answered, as messages (docs/spec/client.md 3.7)."""
+"""The result of a pull: the broker's answer as messages (docs/spec/client.md 3.7)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _TAGS = props.TAGS.encode()
 class PullStatus(Enum):
     FOUND = "FOUND"
     NO_NEW_MSG = "NO_NEW_MSG"
-    NO_MATCHED_MSG = "NO_MATCHED_MSG"  # there were some, nobody wants them
-    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"  # outside of the queue; `next_offset` is inside
+    NO_MATCHED_MSG = "NO_MATCHED_MSG"  # there were some, but none that we want
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"  # outside the queue; `next_offset` is inside
 
 
 _STATUS = {
@@ -42,7 +42,7 @@ _STATUS = {
 
 
 class PullResult(msgspec.Struct, frozen=True):
-    """What one pull found. The next pull goes to `next_offset`, to the broker of id `suggested_broker_id`.
+    """The result of one pull. The next one starts at `next_offset`, at the broker with id `suggested_broker_id`.
 
     `messages` may be empty although the status is FOUND: the broker selects by hashes of tags, we by the tags.
     """
@@ -56,7 +56,7 @@ class PullResult(msgspec.Struct, frozen=True):
 
 
 class PulledMessage(MessageExt):
-    """A message, and how far its queue reached when it was pulled: also in its properties, as Java users find it."""
+    """A message and the bounds of its queue when it was pulled; also in its properties, as in Java."""
 
     __slots__ = ("_bounds",)
 
@@ -80,14 +80,14 @@ class PulledMessage(MessageExt):
 def decode_pull(reply: Command, queue: MessageQueue, subscription: SubscriptionData | None) -> PullResult:
     """The answer to a pull of `queue`; without a subscription every message counts.
 
-    CRCs of bodies are not checked, as in Java: the broker does so when it recovers and on request, and a consumer
-    that refused a damaged body could never get past it. Raises RemoteProtocolError and CorruptRecord.
+    Body CRCs are not checked, as in Java: the broker does so during recovery and on request, and a consumer that
+    refused a damaged body could never get past it. Raises RemoteProtocolError and CorruptRecord.
 
     32 messages of 1 KB: 60 µs, with tags to look at 83 µs (CPython 3.11).
     """
     status = _STATUS.get(reply.code)
     if status is None:
-        raise RemoteProtocolError(f"code {reply.code} is no answer to a pull")
+        raise RemoteProtocolError(f"code {reply.code} is not an answer to a pull")
     header = reply.header(PullMessageReply)
     bounds = header.min_offset, header.max_offset
     messages: list[MessageExt] = []

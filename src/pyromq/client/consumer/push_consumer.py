@@ -1,4 +1,4 @@
-"""Consumer: messages come to you, as they arrive.
+"""Consumer: messages come to you as they arrive.
 
     consumer = Consumer("billing", namesrv="localhost:9876")
 
@@ -49,24 +49,24 @@ if TYPE_CHECKING:
 class Consumer:
     """A member of a consumer group: it gets its share of the group's messages, each at least once.
 
-    A handler is a coroutine function or a plain one, which runs in a thread. It gets one message, or with `batch` more
-    than 1 a list of them. Returning nothing means done, raising means try again later; the other answers are in
-    `results`. At most `max_concurrency` handlers run at once, in as many tasks, which they share: what one of them
-    leaves in a context variable another may find there.
+    A handler is a coroutine function, or a plain one, which runs in a thread. It gets one message, or with `batch`
+    above 1 a list. Returning None means done, raising means try again later; the other answers are in `results`. At
+    most `max_concurrency` handlers run at once, in as many tasks, which they share: a handler may find context
+    variables that another one set.
 
     | setting | |
     |---|---|
     | `broadcast` | every member gets every message; progress is kept in a file; failures are not retried |
-    | `ordered` | the messages of a queue one after the other; a failure stops its queue for `suspend` seconds |
-    | `start_at` | where a group begins that never committed: `StartAt`, or a datetime |
-    | `allocate` | how members share the queues; all of them must use the same strategy |
-    | `max_cached`, `max_cached_mib`, `max_span` | of one queue that many messages, MiB and offsets are pulled ahead |
-    | `max_retries` | then a message is a dead letter; None: 16 times, ordered for ever |
-    | `consume_timeout` | a message whose handler takes longer is given back; what the handler answers is ignored |
+    | `ordered` | consume the messages of a queue one by one; a failure stops the queue for `suspend` seconds |
+    | `start_at` | where a group that never committed begins: `StartAt`, or a datetime |
+    | `allocate` | how members share the queues; all must use the same strategy |
+    | `max_cached`, `max_cached_mib`, `max_span` | how many messages, MiB and offsets of one queue to pull ahead |
+    | `max_retries` | retries before a message becomes a dead letter; None: 16, forever if ordered |
+    | `consume_timeout` | give a message back if its handler takes longer, and ignore the handler's answer |
     | `drain` | seconds that `close` waits for handlers before it cancels them |
-    | `on_error` | called with errors that nobody else hears of, and the message if there is one |
+    | `on_error` | called with errors that go nowhere else, and the message if there is one |
 
-    A client that is passed in is shared with others; it is left running if they still use it.
+    A client you pass in may be shared; it keeps running while others use it.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Consumer:
         offset_store: OffsetStore | None = None,
     ) -> None:
         if client is not None and namesrv is not None:
-            raise ConfigError("give a client or namesrv, not both: a client knows its name servers")
+            raise ConfigError("give a client or namesrv, not both; a client has its own name servers")
         self._settings = ConsumerSettings(
             group=group,
             broadcast=broadcast,
@@ -114,7 +114,7 @@ class Consumer:
             on_error=on_error,
             offset_store=offset_store,
         )
-        # One that broadcasts keeps its name over restarts: its progress is kept in a file of that name.
+        # A broadcasting consumer keeps its name across restarts: its offset file is named after it.
         self.client = client or Client(namesrv, instance_name=DEFAULT_INSTANCE if broadcast else None)
         self._subscriptions: dict[str, Subscription] = {}
         self._iterated = False
@@ -143,18 +143,18 @@ class Consumer:
         *,
         where: Predicate | None = None,
     ) -> None:
-        """Have messages of `topic` consumed by `handler`; without one they come through `async for`.
+        """Consume messages of `topic` with `handler`; without one they come through `async for`.
 
-        `expr` selects at the broker: tags (`"paid || sent"`) or `Sql("amount > 100")`. `where` selects here, by what it
-        returns for a message; what it refuses counts as consumed. All members of a group must subscribe the same.
+        `expr` filters at the broker: tags (`"paid || sent"`) or `Sql("amount > 100")`. `where` filters here: messages
+        for which it returns False count as consumed. All members of a group must subscribe to the same.
 
-        May be called while the consumer runs: it replaces what was said of this topic before.
+        May be called while the consumer runs: it replaces the topic's earlier subscription.
         """
         check_topic(topic)
         if where is not None and not callable(where):
-            raise TypeError(f"where is called with each message, so it must be a function, not {where!r}")
+            raise TypeError(f"where must be a function of a message, not {where!r}")
         if handler is not None and not callable(handler):
-            raise TypeError(f"a handler is called with messages, so it must be a function, not {handler!r}")
+            raise TypeError(f"a handler must be a function, not {handler!r}")
         subscription = Subscription(topic, expr, handler, where)
         if self._member is not None:
             self._running()
@@ -164,7 +164,7 @@ class Consumer:
         self._subscriptions[topic] = subscription
 
     def on(self, topic: str, expr: str | Sql = "*", *, where: Predicate | None = None) -> Callable[[H], H]:
-        """Subscribe the decorated function, as `subscribe` does."""
+        """Decorator: `subscribe` with this function as the handler."""
 
         def subscribed(handler: H) -> H:
             self.subscribe(topic, expr, handler, where=where)
@@ -173,7 +173,7 @@ class Consumer:
         return subscribed
 
     async def unsubscribe(self, topic: str) -> None:
-        """Want `topic` no more. When this returns its progress has been committed and its queues are given up."""
+        """Unsubscribe from `topic`. When this returns, its progress is committed and its queues are given up."""
         self._subscriptions.pop(topic, None)
         if self._member is not None:
             await self._running().unsubscribe(topic)
@@ -181,14 +181,14 @@ class Consumer:
     # Life
 
     async def start(self) -> Self:
-        """Begin to consume. Raises what is wrong, in bounded time, and has then undone what it did.
+        """Start consuming. If that fails, it raises the reason in bounded time and undoes everything.
 
-        A topic that does not exist yet is no error: its messages come when it does.
+        A topic need not exist yet: its messages come when it does.
         """
         if self._member is not None or self._starting:
-            raise StateError(f"consumer {self.group} is {self._state}; a consumer is started once")
+            raise StateError(f"consumer {self.group} is {self._state}; a consumer can be started only once")
         if not self._subscriptions:
-            raise ConfigError(f"consumer {self.group} subscribes to nothing")
+            raise ConfigError(f"consumer {self.group} has no subscriptions")
         handlers = [subscription.handler is not None for subscription in self._subscriptions.values()]
         if any(handlers) and not all(handlers):
             raise StateError(_EXCLUSIVE)
@@ -207,9 +207,9 @@ class Consumer:
         return self
 
     async def close(self) -> None:
-        """Stop pulling, let handlers end, commit their work, say goodbye. Always ends: after `drain` and 5 seconds.
+        """Stop pulling, let handlers finish, commit their work, unregister. Always ends, after `drain` and 5 seconds.
 
-        A handler that calls this cannot wait for its own end: there it returns at once, and closing goes on.
+        In a handler, which cannot wait for its own end, it returns at once and closing goes on.
         """
         if self._member is None:
             return
@@ -240,10 +240,10 @@ class Consumer:
         await self.close()
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        """The messages, one at a time; it ends when the consumer is closed.
+        """The messages, one at a time, until the consumer is closed.
 
-        A message is done when the next one is asked for, or when its `ack()` is called. Leaving the loop, by an
-        exception or by `break`, leaves its message to be delivered again. Several loops share the messages.
+        A message is done when you ask for the next one or call its `ack()`. If you leave the loop by an exception or
+        `break`, its message is delivered again. Several loops share the messages.
         """
         member = self._running()
         if not self._iterated:
@@ -254,15 +254,15 @@ class Consumer:
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
-        """The queues that are its own now; empty before the first rebalancing and after the end."""
+        """The queues it owns now; empty before the first rebalancing and after the end."""
         return frozenset() if self._member is None else self._member.assignment
 
     def pause(self) -> None:
-        """Pull nothing more, and take or give up no queues. What was pulled is still consumed."""
+        """Stop pulling and rebalancing. Messages already pulled are still consumed."""
         self._running().pause()
 
     async def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         self._running().resume()
 
     @property
@@ -278,4 +278,4 @@ class Consumer:
         return self._member
 
 
-_EXCLUSIVE = "a consumer has a handler for every topic, or none at all and is iterated over; not both"
+_EXCLUSIVE = "give every topic a handler, or none and use `async for`; not both"

@@ -1,8 +1,8 @@
-"""A push consumer as a member of its group: its parts from start to end, and what its client sees of it.
+"""A push consumer as a member of its group: its parts, from start to end, and what its client sees of it.
 
     Rebalancer ─ which queues are ours ─> PullLoop per queue ─ messages ─> consumption ─ progress ─> OffsetStore
 
-Names of topics and groups are those of the wire in here; the user's are translated in `Consumer`.
+Topic and group names are those on the wire here; `Consumer` translates the user's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Seconds that the steps of an orderly end may take when brokers do not answer; saying goodbye takes what any call does.
+# Seconds for the steps of an orderly end when brokers do not answer; unregistering takes as long as any call.
 _COMMIT_PATIENCE = 1.5
 _UNLOCK_PATIENCE = 0.5
 _RESET_PATIENCE = 10.0
@@ -84,7 +84,7 @@ class Consumption(Protocol):
 
 
 class Subscription:
-    """What a user wants of one topic, and who gets it."""
+    """A user's subscription to one topic, and its handler."""
 
     __slots__ = ("expression", "handler", "topic", "where")
 
@@ -137,7 +137,7 @@ class PushMember:
         self._tasks = Tasks(f"consumer {self.group}")
         self._locks = QueueLocks(client, self.group) if settings.ordered and not settings.broadcast else None
         self._pulls: dict[MessageQueue, Supervised] = {}
-        # Whoever changes what is owned does so alone.
+        # Only one task at a time may change the owned queues.
         self._changing = asyncio.Lock()
         self._paused = False
 
@@ -234,11 +234,11 @@ class PushMember:
         self._membership.rebalance = tasks.every("rebalance", 0.0, self._rebalance_period, self._rebalance_once)
 
     async def _find_route(self, topic: str) -> None:
-        if topic != self._retry_topic:  # the broker makes that one when it hears of the group
+        if topic != self._retry_topic:  # the broker creates that one when it hears of the group
             await self._membership.find_route(topic)
 
     async def _abandon(self) -> None:
-        """Undo a start that failed."""
+        """Undo a failed start."""
         self._handling.closing = True
         await self._tasks.close()
         self._handling.close()
@@ -247,7 +247,7 @@ class PushMember:
         await self._client.leave(self)
 
     async def close(self, caller: asyncio.Task[object] | None = None) -> None:
-        """Stop pulling, let handlers end, commit, unlock, say goodbye. Always ends, with brokers or without.
+        """Stop pulling, let handlers finish, commit, unlock, unregister. Always ends, even without brokers.
 
         `caller` is the task that asked for it.
         """
@@ -258,7 +258,7 @@ class PushMember:
             pull.cancel()
         consumption.stop()
         if not await consumption.idle(None, self.settings.drain, caller):
-            logger.warning("%s: handlers still run after %g s; they are cancelled", self.group, self.settings.drain)
+            logger.warning("%s: handlers still running after %g s; cancelling them", self.group, self.settings.drain)
         self._handling.closing = True
         await self._tasks.close()
         consumption.flush()
@@ -284,7 +284,7 @@ class PushMember:
     # Subscriptions
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Want a topic, or want it otherwise; while running that is told and acted on at once."""
+        """Subscribe to a topic, or change the subscription; takes effect at once while running."""
         topic = self._client.namespace.wrap(subscription.topic)
         data = self._membership.subscribe(topic, subscription.expression)
         self._listeners.set(topic, subscription.handler, subscription.where)
@@ -301,7 +301,7 @@ class PushMember:
         self.wake_rebalance()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Want a topic no more: commit how far it was read, and give its queues up."""
+        """Unsubscribe from a topic: commit its progress and give up its queues."""
         topic = self._client.namespace.wrap(topic)
         if self._subscriptions.pop(topic, None) is None:
             return
@@ -331,7 +331,7 @@ class PushMember:
                 await self._rebalancer.run_once()
 
     def _rebalance_period(self) -> float:
-        """The broker makes the retry topic when it first hears of the group, and a moment later there is a route."""
+        """The broker creates the retry topic when it first hears of the group; its route follows a moment later."""
         routes, owned = self._client.routes, self._rebalancer.owned
         if owned and self._retry_topic in self._subscriptions and routes.cached(self._retry_topic) is None:
             return SOON
@@ -348,7 +348,7 @@ class PushMember:
             pull.cancel()
 
     async def _release(self, queue: MessageQueue, held: ProcessQueue) -> bool:
-        """Give up a locked queue: only once its handler has ended, so that nobody else starts before."""
+        """Give up a locked queue, but only once its handler has ended, so that no one else starts before."""
         assert self._locks is not None
         await self._membership.persist(queue)
         overdue = time.monotonic() - held.last_lock > FORCE_AFTER
@@ -368,7 +368,7 @@ class PushMember:
         self._tasks.once(self._move(queue, held, offset), f"move to {offset} in {queue}")
 
     async def _move(self, queue: MessageQueue, held: ProcessQueue, offset: int) -> None:
-        """Go on elsewhere in a queue that has been dropped: the next round of rebalancing takes it anew."""
+        """Continue elsewhere in a dropped queue: the next rebalancing takes it again."""
         async with self._changing:
             if self._rebalancer.owned.get(queue) is not held:
                 return
@@ -390,7 +390,7 @@ class PushMember:
                 held.dropped = True
                 held.clear()
             if not await self.consumption.idle(moving, _RESET_PATIENCE):
-                logger.warning("%s: offsets of %s are reset while handlers still run", self.group, topic)
+                logger.warning("%s: resetting offsets of %s while handlers are still running", self.group, topic)
             for queue, held in moving.items():
                 self._offsets.freeze(queue, offsets[queue])
                 await self._membership.persist(queue, wait=True)
@@ -437,7 +437,7 @@ class PushMember:
         )
 
     async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:
-        """Give `message` to its handler, and say what came of it. Nothing is committed and nothing sent back."""
+        """Give `message` to its handler and report the outcome. Commits nothing and sends nothing back."""
         listener = self._listeners.of_message(message)
         received = ReceivedMessage(message, listener.topic, message.queue, self)
         started = time.monotonic()
@@ -445,7 +445,7 @@ class PushMember:
         try:
             outcome = await self._handling.call(listener, [received])
             result = _direct_result(received.mark or outcome)
-        except Exception as exc:  # whatever the handler raises is the answer
+        except Exception as exc:  # the handler's error is the answer
             result = CMResult.CR_THROW_EXCEPTION
             remark = "".join(traceback.format_exception(exc))
         return ConsumeMessageDirectlyResult(
@@ -462,7 +462,7 @@ class PushMember:
         """Only told."""
 
     async def reply(self, message: ReceivedMessage, body: bytes, timeout: float) -> SendResult:
-        """Answer `message`, which its sender sent with `request()`, through the broker that it came from."""
+        """Answer `message`, sent with `request()`, through the broker it came from."""
         return await reply(self._producer, message.raw.properties, message.raw.broker_name, body, timeout)
 
 

@@ -1,7 +1,7 @@
 """Queue locks: while an ordered consumer holds the lock of a queue, no other member of its group reads it (3.6).
 
-The broker gives a lock away after 60 seconds without a word, so it is renewed every 20; a holder that could not renew
-it stops after 30, long before anybody else can have it.
+The broker releases a lock after 60 silent seconds, so holders renew it every 20; a holder that could not renew stops
+after 30, long before anyone else can get it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FIRST_REFRESH, REFRESH = 1.0, 20.0
-# A handler that does not end keeps its queue so long after the last renewal, then the queue is given up under it.
+# A handler that does not end keeps its queue this long after the last renewal; then the queue is given up anyway.
 FORCE_AFTER = 20.0
 
 
 class QueueLocks:
-    """Locks queues at their brokers for one group, whose name is that on the wire."""
+    """Locks queues at their brokers for one group, by its wire name."""
 
     def __init__(self, client: Client, group: str) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class QueueLocks:
         return queue in await self._lock(queue.broker_name, {queue: held})
 
     async def refresh(self, owned: Mapping[MessageQueue, ProcessQueue]) -> None:
-        """Renew the locks of all queues. A broker that cannot be asked says nothing about its own."""
+        """Renew the locks of all queues. The locks of an unreachable broker stay as they are."""
         by_broker: dict[str, dict[MessageQueue, ProcessQueue]] = defaultdict(dict)
         for queue, held in owned.items():
             if not held.dropped:
@@ -49,7 +49,7 @@ class QueueLocks:
         await asyncio.gather(*(self._lock(broker, queues) for broker, queues in by_broker.items()))
 
     async def unlock(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        """Give locks back. What cannot be said is logged: the broker finds out by itself, later."""
+        """Release locks. Failures are logged: the broker releases them later anyway."""
         by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
             by_broker[queue.broker_name].append(queue)

@@ -1,7 +1,7 @@
-"""Rebalancing: which queues this member of a group reads, decided anew whenever members or queues come and go.
+"""Rebalancing: which queues this member of a group reads, decided again whenever members or queues come and go.
 
-Nobody hands queues out. Every member asks a broker who the members are, computes its share by the strategy that all of
-them use, gives up what is not in it and takes what is new (docs/spec/client.md 3.3 to 3.6).
+No one hands queues out. Every member asks a broker for the members, computes its share with the common strategy, gives
+up queues that are not in it and takes new ones (docs/spec/client.md 3.3 to 3.6).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ SOON = 1.0  # the next round after one that could not do everything
 
 
 class Rebalancer:
-    """The queues that a consumer owns, and the rounds in which they change. Names are those of the wire.
+    """The queues a consumer owns, and the rounds in which they change. Names are those on the wire.
 
-    `topics` says what is subscribed. Of each new queue `start` gives the offset to begin at (None: not now), then
-    `added` is called; of each queue given up `removed`, after its progress was committed. Before a change takes
-    effect `renew` gives the topic's subscription a new version, which the brokers are told; `changed` comes after it.
+    `topics` are the subscribed ones. For each new queue, `start` gives the offset to begin at (None: not now), then
+    `added` is called; for each queue given up, `removed`, after its progress was committed. Before a change takes
+    effect, `renew` gives the topic's subscription a new version for the brokers; `changed` is called after it.
 
-    Ordered consumers also give `lock`, without whose yes no queue is taken, and `release`, which does what has to be
-    done instead of committing and forgetting; its no leaves the queue here, dropped, until the next round.
+    Ordered consumers also pass `lock`, which must agree before a queue is taken, and `release`, which replaces
+    committing and forgetting; if it refuses, the queue stays here, dropped, until the next round.
 
     `run_once` must not run twice at once: have it run by `Tasks.every(name, 0.0, rebalancer.period, …run_once)`.
     """
@@ -81,11 +81,11 @@ class Rebalancer:
         self.balanced = True
 
     def period(self) -> float:
-        """Seconds until the next round, if nobody asks for one earlier."""
+        """Seconds until the next round, unless one is requested earlier."""
         return PERIOD if self.balanced else SOON
 
     async def run_once(self) -> None:
-        """One round over all topics. A topic whose members or queues cannot be found out stays as it is."""
+        """One round over all topics. A topic stays unchanged if its members or queues cannot be found out."""
         balanced = True
         topics = tuple(self._topics())
         for topic in topics:
@@ -98,7 +98,7 @@ class Rebalancer:
         self.balanced = balanced
 
     async def drop(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Give a queue up at once, for the next round to take it anew if it is still ours. False: not yet possible."""
+        """Give up a queue at once; the next round takes it again if it is still ours. False: not yet possible."""
         process_queue.dropped = True
         if self.owned.get(queue) is not process_queue:
             return True
@@ -116,7 +116,7 @@ class Rebalancer:
         return True
 
     async def _rebalance(self, topic: str) -> bool:
-        """One round for one topic; whether all that should be ours is, and nothing else."""
+        """One round for one topic; returns whether we now own exactly our share."""
         try:
             queues = sorted(await self._client.routes.subscribe_queues(topic))
             members = [] if self._broadcast else await self._members(topic)
@@ -125,7 +125,7 @@ class Rebalancer:
                 logger.warning("%s: %s", self._group, exc)
             return True  # there is nothing to read, and the client hears of it when there is
         except PyroMQError as exc:
-            logger.warning("%s: who reads %s cannot be found out: %s; it stays as it is", self._group, topic, exc)
+            logger.warning("%s: cannot find out who reads %s: %s; the assignment stays", self._group, topic, exc)
             return False
         target = queues if self._broadcast else self._share(topic, queues, members)
         if target is None:
@@ -149,7 +149,7 @@ class Rebalancer:
         prepared = [found for found in await asyncio.gather(*map(self._prepare, new)) if found is not None]
         if leaving or prepared:
             await self._tell(topic)
-            # From here on without waiting: a queue that is owned is also being read.
+            # No await from here on: an owned queue is always being read.
             for queue, process_queue, offset in prepared:
                 self.owned[queue] = process_queue
                 logger.info("%s: took %s at offset %d", self._group, queue, offset)
@@ -169,19 +169,19 @@ class Rebalancer:
         return sorted(set(await self._client.calls.consumer_ids(address, self._group)))
 
     def _share(self, topic: str, queues: list[MessageQueue], members: list[str]) -> list[MessageQueue] | None:
-        """The queues that should be ours; None if that cannot be said."""
+        """The queues that should be ours; None if unknown."""
         if not members:
             return None
         try:
             share = self._strategy.allocate(self._group, self._client.client_id, queues, members)
-        except Exception:  # a strategy may be the user's: whatever it raises, what we own is not given up for it
+        except Exception:  # a strategy may be user code: its errors must not cost us our queues
             logger.exception("%s: %s failed; the assignment stays", self._group, self._strategy.name)
             return None
-        # A strategy that goes by its own list may name queues of other topics: they have their own turn.
+        # A strategy with its own list may name queues of other topics: they have their own turn.
         return [queue for queue in dict.fromkeys(share) if queue.topic == topic]
 
     async def _prepare(self, queue: MessageQueue) -> tuple[MessageQueue, ProcessQueue, int] | None:
-        """What is needed to own `queue`; None if it cannot be had now."""
+        """Prepare to own `queue`; None if that is not possible now."""
         process_queue = ProcessQueue(time.monotonic())
         if self._lock is not None:
             if not await self._lock(queue, process_queue):
@@ -189,7 +189,7 @@ class Rebalancer:
                 return None
             process_queue.locked = True
             process_queue.last_lock = time.monotonic()
-        self._store.remove(queue)  # what we remember of it is older than what another member did since
+        self._store.remove(queue)  # another member may have moved on since
         offset = await self._start(queue)
         if offset is None or offset < 0:
             return None
@@ -209,7 +209,7 @@ class Rebalancer:
             logger.warning("%s: progress at %s not committed: %s", self._group, queue, exc)
 
     async def _tell(self, topic: str) -> None:
-        """Let the brokers know of a new version of the subscription before the first pull names it."""
+        """Send the new version of the subscription to the brokers before the first pull uses it."""
         if self._renew is not None:
             self._renew(topic)
         await self._client.heartbeat()

@@ -1,4 +1,4 @@
-"""A message as handlers and loops receive it, and what they may say about it."""
+"""A message as handlers and loops receive it, and how they settle it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Origin(Protocol):
-    """Who delivered a message."""
+    """The part of the consumer that delivered a message."""
 
     def settled(self, message: ReceivedMessage) -> None:
-        """The user has said what becomes of `message`. May be called from any thread."""
+        """The user settled `message`. May be called from any thread."""
 
     async def reply(self, message: ReceivedMessage, body: bytes, timeout: float) -> SendResult:
-        """Send `body` to whoever waits for an answer to `message`."""
+        """Send `body` as the answer to `message`."""
 
 
 class Context:
     """What the messages of one handler call share.
 
-    `auto_commit` is for ordered consumers: set to False, only `Commit` ends what was delivered, and `Rollback` starts
-    it over.
+    `auto_commit` is for ordered consumers: if you set it to False, only `Commit` finishes what was delivered, and
+    `Rollback` starts it over.
     """
 
     __slots__ = ("auto_commit", "queue")
@@ -46,14 +46,14 @@ class Context:
 
 
 class ReceivedMessage:
-    """A delivered message. Its properties, times and hosts are read out of its bytes when they are first asked for.
+    """A delivered message. Its properties, times and hosts are decoded on first use.
 
-    `topic` is the one it was sent to, also when this is a retry; `queue` and `offset` say where it was read just now.
-    `reconsume_times` counts the deliveries before this one that failed.
+    `topic` is the one it was sent to, even if this is a retry; `queue` and `offset` say where it was read just now.
+    `reconsume_times` counts earlier deliveries that failed.
 
-    `ack()`, `retry()` and `dead_letter()` say what becomes of this message. In a handler they count more than what the
-    handler answers for its batch, and take effect when it ends; in an `async for` loop they take effect at once.
-    The first word stands. They may be called from any thread.
+    `ack()`, `retry()` and `dead_letter()` settle this message. In a handler they override its answer for the batch and
+    take effect when it ends; in an `async for` loop they take effect at once. The first call counts. Any thread may
+    call them.
     """
 
     __slots__ = ("_context", "_origin", "_queue", "mark", "raw", "reconsume_times", "started", "topic")
@@ -95,7 +95,7 @@ class ReceivedMessage:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The user's properties and those that clients and brokers added."""
+        """The user's properties and those added by clients and brokers."""
         properties = self.raw.properties
         if self.started and props.CONSUME_START_TIME not in properties:
             started = time.time() - (time.monotonic() - self.started)
@@ -110,12 +110,12 @@ class ReceivedMessage:
 
     @property
     def id(self) -> str:
-        """The id that its sender knows it by; the same for every delivery."""
+        """The id its sender knows; the same for every delivery."""
         return self.raw.msg_id
 
     @property
     def offset_id(self) -> str:
-        """Where this copy of it lies: the broker's address and the position in its commit log."""
+        """Where this copy lies: the broker's address and the position in its commit log."""
         return self.raw.offset_msg_id
 
     @property
@@ -170,26 +170,28 @@ class ReceivedMessage:
     # What becomes of it now
 
     def ack(self) -> None:
-        """It is done."""
+        """Mark it as done."""
         self._say(ACK)
 
     def retry(self, delay_level: int = 0) -> None:
-        """Deliver it again later: after the broker's choice of time, or that of `delay_level`."""
+        """Deliver it again later: when the broker decides, or after the delay of `delay_level`."""
         self._say(Retry(delay_level))
 
     def dead_letter(self) -> None:
-        """Put it among the dead letters of the group."""
+        """Move it to the group's dead letters."""
         self._say(DEAD_LETTER)
 
     async def reply(self, body: bytes, *, timeout: float = 3.0) -> SendResult:
-        """Answer a message that was sent with `request()`. Raises ReplyError when nobody waits for an answer."""
+        """Answer a message sent with `request()`. Raises ReplyError if no one waits for an answer."""
         if self._origin is None:
-            raise StateError("this message was not delivered by a consumer, which would send the reply")
+            raise StateError("only a message delivered by a consumer can be replied to")
         return await self._origin.reply(self, body, timeout)
 
     def _say(self, outcome: Outcome) -> None:
         if self._origin is None:
-            raise StateError("this message was not delivered by a Consumer: its offsets are the caller's business")
+            raise StateError(
+                "only a message delivered by a Consumer can be settled; with a PullConsumer, commit its offset"
+            )
         if self.mark is None:
             self.mark = outcome
             self._origin.settled(self)
@@ -199,4 +201,4 @@ def _time(milliseconds: int) -> datetime:
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError as exc:
-        raise RemoteProtocolError(f"a message with a time that no calendar has: {milliseconds} ms") from exc
+        raise RemoteProtocolError(f"a message with an impossible time: {milliseconds} ms") from exc

@@ -1,4 +1,4 @@
-"""What a consumer tells about itself when it is asked (307): settings, subscriptions, queues, rates, stacks."""
+"""A consumer's running info (307): settings, subscriptions, queues, rates, stacks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def running_info(
     status: Mapping[str, ConsumeStatus],
     stacks: bool,
 ) -> ConsumerRunningInfo:
-    """All of it as it is now. `settings` have the names that the Java client has for them."""
+    """The running info now. `settings` use the Java client's names."""
     epoch = time.time() - time.monotonic()
     properties = {name: _text(value) for name, value in settings.items()}
     properties |= {
@@ -67,7 +67,7 @@ def running_info(
 
 
 def all_stacks() -> str:
-    """What every thread and every task of this loop is at, for people to read."""
+    """The stacks of all threads and of all tasks of this loop, for people to read."""
     out = io.StringIO()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():

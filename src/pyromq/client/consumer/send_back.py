@@ -1,8 +1,8 @@
-"""Sending a message back: to be delivered again later, or to become a dead letter (docs/spec/client.md 3.10).
+"""Send a message back, to be delivered again later or to become a dead letter (docs/spec/client.md 3.10).
 
-The broker that has the message makes the copy itself (36). If it will not, we send one: an ordinary message to the
-group's retry topic, with properties that say where it comes from and how often it failed. The broker that takes it
-makes a dead letter of it when it failed more often than allowed.
+The broker that has the message makes the copy itself (36). If it refuses, we send one: an ordinary message to the
+group's retry topic, with properties that say where it comes from and how often it failed. The broker that stores it
+turns it into a dead letter if it failed too often.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNLIMITED = 2**31 - 1
 # The first retry waits for the third delay, each further one for the next.
 _FIRST_LEVEL = 3
 
-# What was true only where the message was read: the copy has a place and a history of its own.
+# Properties that apply only to the original: the copy has its own place and history.
 _LEFT_BEHIND = (
     props.TRAN_MSG,
     props.MIN_OFFSET,
@@ -44,13 +44,13 @@ _LEFT_BEHIND = (
 
 
 class Sender(Protocol):
-    """Sends a message that this client makes for itself."""
+    """Sends the client's own messages."""
 
     async def send(self, topic: str, body: bytes, flag: int, properties: dict[str, str]) -> SendResult: ...
 
 
 class SendBack:
-    """Gives messages back for one group, whose name is that on the wire."""
+    """Gives messages back for one group, by its wire name."""
 
     def __init__(self, client: Client, group: str, sender: Sender, max_retries: int) -> None:
         self._client = client
@@ -59,9 +59,9 @@ class SendBack:
         self._max_retries = max_retries
 
     async def send(self, message: ReceivedMessage, delay_level: int = 0) -> bool:
-        """Have `message` delivered again; `delay_level` 0 lets the broker choose when, NEVER makes it a dead letter.
+        """Deliver `message` again; with `delay_level` 0 the broker chooses when, NEVER makes it a dead letter.
 
-        False if neither way worked. Both need time: up to 5 s, then what a send takes.
+        False if neither way worked. Both take time: up to 5 s, then as long as a send.
         """
         raw = message.raw
         header = ConsumerSendMessageBack(
@@ -76,7 +76,7 @@ class SendBack:
         try:
             await self._client.calls.send_back(address, header)
         except PyroMQError as exc:
-            logger.warning("%s: %r not taken back: %s; sending it anew", self._group, message, exc)
+            logger.warning("%s: %r not taken back: %s; sending a copy", self._group, message, exc)
         else:
             return True
         if delay_level == NEVER:
@@ -84,8 +84,8 @@ class SendBack:
         return await self._send_anew(message, delay_level, self._max_retries)
 
     async def send_dead(self, message: ReceivedMessage) -> bool:
-        """Send a copy of `message` that the broker takes for a dead letter. False if that did not work."""
-        # 4.9 makes one of what failed as often as allowed, 5.x only of what failed more often.
+        """Send a copy of `message` that the broker turns into a dead letter. False if that failed."""
+        # 4.9 does so at the allowed number of failures, 5.x only above it.
         allowed = min(message.reconsume_times, self._max_retries)
         return await self._send_anew(message, 0, allowed)
 
@@ -100,7 +100,7 @@ class SendBack:
 
 
 def copied_properties(message: ReceivedMessage, delay_level: int, allowed: int) -> dict[str, str]:
-    """Those of a copy of `message`, which has failed once more, and may fail as often as `allowed`."""
+    """The properties of a copy of `message`, which failed once more and may fail `allowed` times."""
     properties = dict(message.raw.properties)
     for name in _LEFT_BEHIND:
         properties.pop(name, None)

@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 
 
 class StartAt(Enum):
-    """Where a group begins that has never committed; a datetime instead means the first message stored since then.
+    """Where a group that never committed begins; a datetime means the first message stored since then.
 
-    LAST is RocketMQ's, and has its leniency: of a young queue, which still has its first message, it reads
-    everything, so that what was sent before the first consumer came is not lost. LATEST_STRICT and a datetime mean
-    what they say; but only brokers of 5.x, and PyroMQ's, can be asked for that.
+    LAST is RocketMQ's, with its leniency: a young queue, which still has its first message, is read from the start, so
+    that messages sent before the first consumer came are not lost. LATEST_STRICT and a datetime are exact, but only
+    5.x brokers and PyroMQ's support them.
     """
 
     LAST = "last"
@@ -36,12 +36,12 @@ class StartAt(Enum):
 
 
 def is_strict(start_at: StartAt | datetime) -> bool:
-    """Whether the broker must not answer 0 for a group that never committed (`strict` of a BrokerOffsetStore)."""
+    """Whether the broker must not answer 0 for a new group (`strict` of a BrokerOffsetStore)."""
     return start_at is StartAt.LATEST_STRICT or isinstance(start_at, datetime)
 
 
 def consume_from_where(start_at: StartAt | datetime) -> ConsumeFromWhere:
-    """How a heartbeat tells it."""
+    """Its value in a heartbeat."""
     if isinstance(start_at, datetime):
         return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
     if start_at is StartAt.FIRST:
@@ -52,9 +52,9 @@ def consume_from_where(start_at: StartAt | datetime) -> ConsumeFromWhere:
 async def start_offset(
     client: Client, group: str, queue: MessageQueue, start_at: StartAt | datetime, store: OffsetStore
 ) -> int | None:
-    """The committed offset; without one, what `start_at` says. None if that could not be found out.
+    """The committed offset; without one, where `start_at` says. None if that could not be found out.
 
-    None must not be taken for an answer: who starts anywhere else loses messages or gets them all again. Ask later.
+    None is not an answer: starting anywhere else would lose messages or repeat them all. Ask again later.
     """
     try:
         stored = await store.read(queue, ReadFrom.STORE)
@@ -67,9 +67,9 @@ async def start_offset(
 
 
 async def find_offset(client: Client, queue: MessageQueue, start_at: StartAt | datetime) -> int:
-    """Where in `queue` the first message is, the next one will be, or the time is reached. Raises what asking raises.
+    """The offset of the first message in `queue`, the next one, or the first since a time. Raises if asking fails.
 
-    A retry topic is younger than its group's first failure: whatever it holds is to be read, unless a time was given.
+    A retry topic is younger than its group's first failure: read everything in it, unless a time was given.
     """
     retry = is_retry_topic(queue.topic)
     if retry and not isinstance(start_at, datetime):

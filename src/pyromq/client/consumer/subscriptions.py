@@ -1,6 +1,6 @@
 """Subscriptions: which messages of a topic a group wants, by tags (`*`, `TagA || TagB`) or by SQL92.
 
-The broker selects by the hashes of the tags, which may collide; so `matches` looks at the tags themselves once more.
+The broker selects by hashes of tags, which may collide; so `matches` checks the tags themselves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SQL92 = "SQL92"
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """Select by the properties of messages, at the broker: `Sql("a > 5 AND region = 'eu'")`."""
+    """Filter at the broker by message properties: `Sql("a > 5 AND region = 'eu'")`."""
 
     expression: str
 
@@ -31,9 +31,9 @@ Expression: TypeAlias = str | Sql
 
 
 def subscription_data(topic: str, expr: str | Sql, version_ms: int) -> SubscriptionData:
-    """The subscription to be sent. Of two versions of it a broker keeps the later.
+    """The subscription to send. A broker keeps the later of two versions.
 
-    Raises ConfigError for an expression that says nothing, like `||`.
+    Raises ConfigError for an empty expression, like `||`.
     """
     if isinstance(expr, Sql):
         if not expr.expression.strip():
@@ -54,15 +54,15 @@ def subscription_data(topic: str, expr: str | Sql, version_ms: int) -> Subscript
 
 
 def barred_tag(subscription: SubscriptionData) -> str | None:
-    """A tag with a single bar in it, like `a | b`: surely meant as two, which `||` separates."""
+    """A tag with a single bar, like `a | b`: surely meant as two, which `||` separates."""
     return next((tag for tag in sorted(subscription.tags_set) if "|" in tag), None)
 
 
 def matches(subscription: SubscriptionData, tags: str | None) -> bool:
-    """Whether a message with these tags was asked for. What SQL selects is the broker's to decide."""
+    """Whether a message with these tags is wanted. SQL is left to the broker."""
     return not subscription.tags_set or tags in subscription.tags_set
 
 
 def subscriptions(topics: Mapping[str, str | Sql], version_ms: int) -> dict[str, SubscriptionData]:
-    """Of each topic the subscription that its expression stands for."""
+    """The subscription of each topic, from its expression."""
     return {topic: subscription_data(topic, expr, version_ms) for topic, expr in topics.items()}

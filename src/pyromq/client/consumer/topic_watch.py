@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class TopicWatch:
-    """One listener per topic. It hears the queues when they are first seen, and then of every change."""
+    """One listener per topic. It is called with the queues at first, and then on every change."""
 
     def __init__(self, client: Client, bare: Callable[[MessageQueue], MessageQueue]) -> None:
         self._client = client
@@ -32,7 +32,7 @@ class TopicWatch:
 
     @property
     def topics(self) -> Collection[str]:
-        """Those that are watched, by their names on the wire."""
+        """The watched topics, by their wire names."""
         return self._listeners.keys()
 
     def add(self, topic: str, listener: QueuesListener) -> None:
@@ -40,13 +40,13 @@ class TopicWatch:
         self._known.pop(topic, None)
 
     async def look(self) -> None:
-        """Ask the name servers, and tell whom it concerns. One topic's trouble is not that of the others."""
+        """Ask the name servers and notify listeners. A failure of one topic does not affect the others."""
         routes = self._client.routes
         for topic, listener in tuple(self._listeners.items()):
             try:
                 await routes.refresh(topic)
             except PyroMQError as exc:
-                logger.warning("the queues of %s cannot be found out: %s", topic, exc)
+                logger.warning("cannot find out the queues of %s: %s", topic, exc)
                 continue
             queues = frozenset(routes.cached_subscribe_queues(topic) or ())
             if queues != self._known.get(topic, frozenset()):
@@ -58,5 +58,5 @@ class TopicWatch:
             answer = listener(self._client.namespace.unwrap(topic), frozenset(map(self._bare, queues)))
             if inspect.isawaitable(answer):
                 await answer
-        except Exception:  # the user's code; its error ends here, and the other topics have their turn
+        except Exception:  # user code: its error ends here, and the other topics get their turn
             logger.exception("the listener for the queues of %s failed", topic)

@@ -1,1 +1,1 @@
-"""Producers: plain, transactional, and those that ask and wait for a reply."""
+"""Producers: plain and transactional sends, batches, request and reply."""

@@ -1,11 +1,11 @@
 """The attempts of one send: what was tried, how it ended, and whether to try again (docs/spec/client.md 2.5).
 
     stored (0)                                done
-    stored, not confirmed (10, 11, 12)        done; or, if wished, another broker
-    a code of the retriable ones, no answer   another broker, while attempts and time are left
+    stored, not confirmed (10, 11, 12)        done; or, with retry_not_stored, another broker
+    a retriable code, no answer               another broker, while attempts and time are left
     another code                              raised at once
 
-Decides; the sender does. Times are those of one clock, in seconds.
+Only decides; the sender acts. Times are seconds of one clock.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
     from .producer_settings import ProducerSettings
 
-# What an attempt may end with and another one be made.
+# Failures after which another attempt is made.
 FAILURES = (BrokerError, ConnectionLost, RequestTimeout, TooManyRequests, RouteNotFound)
 
-# With less time than this there is no point in asking anybody.
+# With less time than this there is no point in asking.
 _TOO_LITTLE = 0.005
 
 
 class Attempts:
-    """One send. `only` is for a queue of the caller's choice: one attempt, and its error is raised as it is."""
+    """One send. `only` is for a queue chosen by the caller: one attempt, and its error is raised unchanged."""
 
     __slots__ = (
         "_confirmed_later",
@@ -63,17 +63,17 @@ class Attempts:
         self.tried: list[tuple[str, PyroMQError]] = []
 
     def begin(self, now: float) -> float:
-        """How many seconds the next attempt may take. SendTimeout if there are none left."""
+        """How many seconds the next attempt may take. SendTimeout if none are left."""
         self._left -= 1
         seconds = self._deadline - now
         if seconds < _TOO_LITTLE:
             raise SendTimeout(self._topic, self.tried, self._timeout)
         cap = self._settings.attempt_timeout
-        # The last attempt may use all the time that is left.
+        # The last attempt may use all the remaining time.
         return seconds if cap is None or not self._left else min(seconds, cap)
 
     def stored(self, broker: str, result: SendResult) -> SendResult | None:
-        """An attempt stored the message. Gives the result of the send, or None to try once more."""
+        """An attempt stored the message. Returns the result of the send, or None to try again."""
         self.last_broker = broker
         if result.status is SendStatus.SEND_OK:
             return result
@@ -83,7 +83,7 @@ class Attempts:
         return result
 
     def failed(self, broker: str, error: PyroMQError, now: float) -> SendResult | None:
-        """An attempt failed. None to try once more; otherwise gives an earlier result if there is one, or raises."""
+        """An attempt failed. Returns None to try again; otherwise an earlier result if there is one, or raises."""
         self.last_broker = broker
         self.tried.append((broker, error))
         if isinstance(error, BrokerError) and error.code not in self._settings.retry_codes:

@@ -1,6 +1,6 @@
-"""Sends without a task of their own: the first attempt is written, and the connection calls back with the answer.
+"""Sends without their own task: the first attempt is written, and the connection calls back with the answer.
 
-Only when that attempt fails, or has to wait for a connection, does a task take over.
+A task takes over only if that attempt fails or has to wait for a connection.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Submitted:
         self.form = only or sender.choose(target)
 
     def launch(self) -> bool:
-        """Send now; False, and nothing has happened, if that takes more than writing to a connection."""
+        """Send now; returns False and does nothing if that takes more than writing to a connection."""
         sender, form, outgoing = self._sender, self.form, self._outgoing
         connection = sender.connection(form)
         if connection is None or sender.watched:
@@ -76,7 +76,7 @@ class Submitted:
         return frame is not None and connection.start(opaque, outgoing.code, frame, self, limit)
 
     def start(self) -> None:
-        """Send now, or in a task if it takes that."""
+        """Send now, or in a task if necessary."""
         if not self.launch():
             self._go_on(None)
 
@@ -118,7 +118,7 @@ class Submitted:
     # Inside
 
     def _settle(self, outcome: SendResult | PyroMQError) -> None:
-        """Something was not as it should be: decide what it means, and leave further attempts to a task."""
+        """The attempt failed: decide what that means, and leave further attempts to a task."""
         sender, broker = self._sender, self.form.broker
         attempts = Attempts(sender.settings, self._target.topic, self.timeout, self._began, only=self._only is not None)
         try:
@@ -155,7 +155,7 @@ class Submitted:
         except asyncio.CancelledError:
             self._end(None, StateError("the client was closed before the message was sent"))
             raise
-        except Exception as exc:  # it belongs to whoever holds the future
+        except Exception as exc:  # the error belongs to the holder of the future
             self._end(None, exc)
         else:
             self._end(result, None)

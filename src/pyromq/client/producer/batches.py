@@ -1,4 +1,4 @@
-"""Batches: messages of one topic that leave together in one request."""
+"""Batches: messages of one topic sent together in one request."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ if TYPE_CHECKING:
 def batches(messages: Sequence[Message], limit: int, extra: str) -> Iterator[Outgoing]:
     """The requests that carry `messages`, each as large as `limit` allows. `extra` are properties for all of them."""
     if not messages:
-        raise InvalidMessage("a batch without messages")
+        raise InvalidMessage("a batch needs at least one message")
     topic, wait_store = messages[0].topic, messages[0].wait_store
     if is_retry_topic(topic):
-        raise InvalidMessage(f"{topic}: retries cannot be sent as a batch")
+        raise InvalidMessage(f"{topic}: a batch cannot go to a retry topic")
     parts: list[Outgoing] = []
     items: list[BatchItem] = []
     size = 0
     for message in messages:
         if message.topic != topic or message.wait_store != wait_store:
-            raise InvalidMessage(f"a batch to {topic} cannot hold messages to others, or with another wait_store")
+            raise InvalidMessage(f"all messages of a batch must have the same topic, {topic}, and the same wait_store")
         part = prepare(message, limit, shard_key=message.shard_key, extra=extra)
         if part.kind is not MessageType.NORMAL:
             raise InvalidMessage(f"a batch to {topic} cannot hold delayed messages")
         item = batch_item(part)
         if item.size > limit:
-            raise InvalidMessage(f"a message to {topic} takes {item.size} bytes in a batch; {limit} can be sent")
+            raise InvalidMessage(
+                f"a message to {topic} takes {item.size} bytes in a batch; at most {limit} are allowed"
+            )
         if size + item.size > limit:
             yield batch(parts, items, wait_store=wait_store)
             parts, items, size = [], [], 0
@@ -58,7 +60,7 @@ def batch(parts: Sequence[Outgoing], items: Sequence[BatchItem], *, wait_store: 
 
 
 def batch_item_size(outgoing: Outgoing) -> int:
-    """Bytes that it takes in a batch, or a little less if its properties are not ASCII."""
+    """Its size in a batch in bytes, or a little less if its properties are not ASCII."""
     return ITEM_OVERHEAD + len(outgoing.body) + len(outgoing.properties)
 
 

@@ -1,7 +1,7 @@
-"""Latency fault tolerance: brokers that answer slowly, or with errors, are left alone for a while.
+"""Latency fault tolerance: producers avoid slow or failing brokers for a while.
 
     latency of the last send, ms   below 550   550   1800   3000   5000   15000
-    left alone for, s                      0     2      5      6     10      30
+    avoided for, s                         0     2      5      6     10      30
 
 An error counts as ten seconds of latency. These are RocketMQ 5's figures (docs/spec/client.md 2.7).
 """
@@ -17,7 +17,7 @@ _ERROR_LATENCY = 10.0
 
 
 def pause(latency: float) -> float:
-    """How many seconds a broker is left alone whose last answer took `latency` seconds."""
+    """How many seconds to avoid a broker whose last answer took `latency` seconds."""
     return _PAUSES[bisect_right(_LATENCIES, latency)]
 
 
@@ -27,7 +27,7 @@ class _Fault(NamedTuple):
 
 
 class LatencyFaults:
-    """What the last send to each broker was like. Decides nothing by itself; `now` is any clock in seconds."""
+    """How the last send to each broker went. `now` is any clock in seconds."""
 
     def __init__(self) -> None:
         self._faults: dict[str, _Fault] = {}
@@ -36,7 +36,7 @@ class LatencyFaults:
         self._faults[broker] = _Fault(now + pause(latency), True)
 
     def failed(self, broker: str, now: float, *, refused: bool = False) -> None:
-        """An attempt failed. One that was `refused` with a code leaves doubt about the broker until one succeeds."""
+        """An attempt failed. If it was `refused` with a code, the broker stays in doubt until a send succeeds."""
         self._faults[broker] = _Fault(now + pause(_ERROR_LATENCY), not refused)
 
     def is_available(self, broker: str, now: float) -> bool:

@@ -1,8 +1,8 @@
-"""Linger: submitted messages wait a little for others to the same topic, and leave together in one request.
+"""Linger: submitted messages wait a little for others to the same topic, to share one request.
 
-A batch goes to one queue. It leaves when it has waited for `linger` seconds or holds 32 KiB, and is retried as a whole;
-each message gets a result of its own. What cannot share a request leaves alone: delayed messages, and those whose body
-is to be compressed. So that they do not overtake, what waits for the same queue leaves before them.
+A batch goes to one queue. It is sent after `linger` seconds or at 32 KiB, and retried as a whole; each message gets its
+own result. Messages that cannot share a request go alone: delayed ones, and those whose body will be compressed. To
+keep the order, messages waiting for the same queue go before them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Start = Callable[["Outgoing", "Target", "Form | None", float, "End"], None]
 
 
 class _Open(msgspec.Struct):
-    """A batch that still takes messages."""
+    """A batch that still accepts messages."""
 
     target: Target
     only: Form | None
@@ -58,7 +58,7 @@ class Linger:
     def add(
         self, outgoing: Outgoing, target: Target, only: Form | None, timeout: float, end: End, *, wait_store: bool
     ) -> None:
-        """Take a message; `end` is called when it is known what became of it."""
+        """Add a message; `end` is called with its outcome."""
         key = _key(target, only, wait_store)
         size = batch_item_size(outgoing)
         waiting = self._open.get(key)
@@ -77,12 +77,12 @@ class Linger:
             self._send(key)
 
     def send_waiting(self, target: Target, only: Form | None) -> None:
-        """Let go what waits for the same queue."""
+        """Send what waits for the same queue."""
         for wait_store in (True, False):
             self._send(_key(target, only, wait_store))
 
     def send_all(self) -> None:
-        """Let go everything that waits."""
+        """Send everything that waits."""
         for key in tuple(self._open):
             self._send(key)
 
@@ -101,7 +101,7 @@ class Linger:
 
 
 class _Ends:
-    """The end of a batch, told to each of its messages."""
+    """Passes the outcome of a batch to each of its messages."""
 
     __slots__ = ("_ends", "_parts")
 
@@ -116,7 +116,7 @@ class _Ends:
             return
         places = result.offset_id.split(",")
         if len(places) != len(self._parts):
-            # A broker that keeps a batch undivided names one place for all of it.
+            # A broker that stores a batch undivided names one place for all of it.
             places = [result.offset_id] * len(self._parts)
         status, queue, transaction_id, region = result.status, result.queue, result.transaction_id, result.region
         offset = result.offset

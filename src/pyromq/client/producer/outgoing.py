@@ -1,7 +1,6 @@
-"""A message made ready to be sent: checked, its properties as one text, its body compressed.
+"""Prepare a message for sending: check it, encode its properties, compress its body.
 
-What is made here is the same for every attempt; send_frames.py adds where an attempt goes. The caller's message is
-only read.
+The result is the same for every attempt; send_frames.py adds the destination. The caller's message is never changed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 COMPRESSIONS = {"zlib": sysflag.ZLIB, "lz4": sysflag.LZ4, "zstd": sysflag.ZSTD}
 
-# Compressing more than this holds up the event loop for longer than a thread costs.
+# Compressing more than this would hold up the event loop longer than a thread costs.
 _IN_A_THREAD = 64 * 1024
 
 _MIN_FLAG, _MAX_FLAG = -(2**31), 2**31 - 1
@@ -58,28 +57,28 @@ class Outgoing(msgspec.Struct):
 
 
 def as_message(message: Any, body: bytes | None, fields: Mapping[str, Any]) -> Message:
-    """What a caller gave: a message, or the topic and the parts of one."""
+    """The caller's message, given whole or in parts."""
     if isinstance(message, Message):
         if body is not None or fields:
             raise TypeError("give a Message, or a topic with a body and fields, not both")
         return message
     if not isinstance(message, str) or body is None:
-        raise TypeError(f"a Message, or a topic and a body, is needed, not {message!r} and {body!r}")
+        raise TypeError(f"give a Message, or a topic and a body, not {message!r} and {body!r}")
     return Message(message, body, **fields)
 
 
 def prepare(message: Message, max_size: int, *, shard_key: str | None = None, extra: str = "") -> Outgoing:
-    """`message` with an id of its own; `extra` is the text of further properties, each after a separator.
+    """`message` with a new id; `extra` is the text of further properties, each after a separator.
 
-    Its body is still plain. Raises InvalidMessage for what no broker would take.
+    Its body is still uncompressed. Raises InvalidMessage for a message that no broker would accept.
     """
     body = message.body
     if type(body) is not bytes:
         body = _plain_bytes(message)
     if not body or len(body) > max_size:
-        raise _invalid(message, f"its body has {len(body)} bytes; 1 to {max_size} can be sent")
+        raise _invalid(message, f"its body has {len(body)} bytes; 1 to {max_size} are allowed")
     if message.flag and not _MIN_FLAG <= message.flag <= _MAX_FLAG:
-        raise _invalid(message, f"its flag {message.flag} is no 32-bit integer")
+        raise _invalid(message, f"its flag {message.flag} is not a 32-bit integer")
     key = make_uniq_key()
     text = f"{_UNIQ_KEY}{key}{WAIT_TRUE if message.wait_store else WAIT_FALSE}"
     kind = MessageType.NORMAL
@@ -97,9 +96,9 @@ def prepare(message: Message, max_size: int, *, shard_key: str | None = None, ex
 
 
 def with_properties(body: bytes, flag: int, properties: Mapping[str, str]) -> Outgoing:
-    """A message of the client's own, whose properties may be any. Its id stays, if it has one.
+    """A message of the client itself, with any properties. It keeps its id, if it has one.
 
-    On the way to a retry topic two of them travel in the header.
+    On the way to a retry topic, two properties travel in the header.
     """
     wire = dict(properties)
     key = wire.setdefault(props.UNIQ_KEY, "") or make_uniq_key()
@@ -117,7 +116,7 @@ def with_properties(body: bytes, flag: int, properties: Mapping[str, str]) -> Ou
 
 
 async def compressed(outgoing: Outgoing, kind: int) -> None:
-    """Compress the body, away from the event loop if that takes long."""
+    """Compress the body, off the event loop if that takes long."""
     body = outgoing.body
     if len(body) > _IN_A_THREAD:
         outgoing.body = await asyncio.to_thread(compress, body, kind)
@@ -133,15 +132,15 @@ async def compressed(outgoing: Outgoing, kind: int) -> None:
 
 
 def _users_text(message: Message, shard_key: str | None) -> str:
-    """What the user set, as text with a separator in front of every item."""
+    """The user's properties, as text with a separator in front of every item."""
     items: list[tuple[Any, Any]] = []  # what users give, whatever its type
     if message.properties:
         items += message.properties.items()
         for name, value in items:
             if not isinstance(name, str) or not isinstance(value, str) or not name.strip() or not value.strip():
-                raise _invalid(message, f"property {name!r}={value!r}: name and value must be text, and not blank")
+                raise _invalid(message, f"property {name!r}={value!r}: name and value must be text and not blank")
             if name in props.RESERVED:
-                raise _invalid(message, f"property {name} has a meaning of its own and cannot be set by hand")
+                raise _invalid(message, f"property {name} is reserved")
     if message.tags:
         items.append((props.TAGS, message.tags))
     if keys := message.keys if isinstance(message.keys, str) else props.KEY_SEPARATOR.join(message.keys):
@@ -174,7 +173,7 @@ def _check_length(message: Message, text: str) -> None:
     except UnicodeEncodeError as exc:
         raise _invalid(message, f"its properties are not Unicode: {exc}") from None
     if size > props.MAX_LENGTH:
-        raise _invalid(message, f"its properties take {size} bytes; {props.MAX_LENGTH} can be sent")
+        raise _invalid(message, f"its properties take {size} bytes; at most {props.MAX_LENGTH} are allowed")
 
 
 def _invalid(message: Message, reason: str) -> InvalidMessage:

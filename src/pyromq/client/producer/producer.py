@@ -60,14 +60,14 @@ class _State(Enum):
 class Producer:
     """Sends the messages of one group.
 
-    `timeout` is for a whole send, all attempts together; without `attempt_timeout` a broker that hangs takes all of it,
-    and retries help only against failures that show at once. A message that was stored but not confirmed by disk or
-    replica is a result with that status; `retry_not_stored` has it sent to another broker too.
+    `timeout` covers a whole send, all attempts together; without `attempt_timeout` a hanging broker uses it up, and
+    retries help only against immediate failures. A message that was stored but not confirmed by disk or replica is a
+    result with that status; `retry_not_stored` sends it to another broker too.
 
-    `submit` keeps up to `window` messages and `window_bytes` bytes under way and suspends when they are. With `linger`
-    (seconds) submitted messages to one queue leave together in one request; 0.005 is a good value where that matters.
+    `submit` keeps up to `window` messages and `window_bytes` bytes in flight, and waits when they are. With `linger`
+    (seconds), submitted messages to one queue share a request; 0.005 is a good value if throughput matters.
 
-    Making one opens nothing. It may be used by any number of tasks of one event loop.
+    Making one opens nothing. Any number of tasks of one event loop may use it.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class Producer:
         settings = ProducerSettings(**settings_among(locals()))
         check_group(group)
         if group == DEFAULT_PRODUCER_GROUP:
-            raise ConfigError(f"producer group {group} is refused by RocketMQ; choose a name of your own")
+            raise ConfigError(f"RocketMQ refuses producer group {group}; choose your own name")
         if client is not None and namesrv is not None:
-            raise ConfigError("give a client or name servers for one, not both")
+            raise ConfigError("give a client or namesrv, not both")
         self.group = group
         self._client = client or Client(namesrv)
         self._settings = settings
@@ -118,7 +118,7 @@ class Producer:
     # Life
 
     async def start(self) -> Self:
-        """Take up work. Needs no server to be there."""
+        """Start it. Does not need a server to be up."""
         if self._state is not _State.NEW:
             raise StateError(f"producer {self.group} cannot be started: it is {self._state.name.lower()}")
         client = self._client
@@ -140,7 +140,7 @@ class Producer:
         return self
 
     async def close(self) -> None:
-        """Wait for what was submitted, as long as a send may take, and say goodbye. Always ends."""
+        """Wait for submitted messages, as long as a send may take, and unregister. Always ends."""
         state, self._state = self._state, _State.CLOSED
         if state is not _State.RUNNING:
             return
@@ -174,12 +174,12 @@ class Producer:
     ) -> SendResult:
         """Send a message, given whole or as topic, body and further fields of `Message`, and wait until it is stored.
 
-        Where the queue is not the caller's choice, further attempts go to other brokers. `shard_key`, here or in the
-        message, sends all messages with one key to one queue; so does `queue`, and `selector` chooses from the queues.
+        Unless you choose the queue, further attempts go to other brokers. `shard_key`, here or in the message, sends
+        all messages with one key to one queue; `queue` names a queue, and `selector` chooses one.
 
-        Raises InvalidMessage before anything is sent; RouteNotFound when no broker has the topic; a BrokerError for a
-        refusal that no other broker would answer differently; SendFailed after the last attempt; SendTimeout when the
-        time is over. After the last two, and after ConnectionLost or RequestTimeout, the message may be stored.
+        Raises InvalidMessage before anything is sent; RouteNotFound if no broker has the topic; a BrokerError for a
+        refusal that retrying cannot cure; SendFailed after the last attempt; SendTimeout when the time is up. After
+        the last two, and after ConnectionLost or RequestTimeout, the message may be stored.
         """
         sender = self._running()
         message = as_message(msg, body, fields)
@@ -198,7 +198,7 @@ class Producer:
         timeout: float | None = None,
         **fields: Any,
     ) -> None:
-        """Send a message and do not wait for an answer: it may get lost. An error means that it was not sent."""
+        """Send a message without waiting for an answer: it may get lost. An error means that it was not sent."""
         sender = self._running()
         message = as_message(msg, body, fields)
         seconds = self._settings.timeout if timeout is None else timeout
@@ -214,9 +214,9 @@ class Producer:
         selector: Selector | None = None,
         timeout: float | None = None,
     ) -> list[SendResult]:
-        """Send messages of one topic in as few requests as their size allows; gives one result for each request.
+        """Send messages of one topic in as few requests as their size allows; returns one result per request.
 
-        The requests are made one after the other, each within `timeout`. When one fails, those before it are stored.
+        The requests go one after the other, each within `timeout`. If one fails, those before it are stored.
         Delayed messages cannot be part of a batch, nor can messages that differ in `wait_store`.
         """
         sender = self._running()
@@ -244,9 +244,9 @@ class Producer:
         timeout: float | None = None,
         **fields: Any,
     ) -> asyncio.Future[SendResult]:
-        """Start sending a message; the future ends with what `send` would have given or raised.
+        """Start sending a message; the future gets what `send` would have returned or raised.
 
-        Waits only while the window is full or the broker does not read, at most for `timeout`: then TooManyRequests.
+        Waits only while the window is full or the broker does not read, at most `timeout`: then TooManyRequests.
         """
         sender = self._running()
         message = as_message(msg, body, fields)
@@ -277,7 +277,7 @@ class Producer:
         return answer.future
 
     async def flush(self) -> None:
-        """Wait until all that was submitted so far is answered. Errors are those of the futures."""
+        """Wait until everything submitted so far is answered. Errors go to the futures."""
         self._running()
         await self._drain()
 
@@ -292,9 +292,9 @@ class Producer:
         timeout: float,
         **fields: Any,
     ) -> ReceivedMessage:
-        """Send a message and wait for the reply of whoever consumes it (`ReceivedMessage.reply`).
+        """Send a message and wait for its consumer's reply (`ReceivedMessage.reply`).
 
-        Raises ReplyTimeout when it was sent and nobody answered in time; otherwise what `send` raises.
+        Raises ReplyTimeout if it was sent but no one replied in time; otherwise whatever `send` raises.
         """
         sender = self._running()
         message = as_message(msg, body, fields)
@@ -307,9 +307,9 @@ class Producer:
         )
 
     async def recall(self, topic: str, handle: str) -> str:
-        """Have a delayed message not delivered; `handle` is its SendResult's `recall_handle`. Gives the message's id.
+        """Recall a delayed message; `handle` is its SendResult's `recall_handle`. Returns the message's id.
 
-        Only 5.x brokers can do that, and only until the message is due.
+        Only 5.x brokers and PyroMQ's can do that, and only until the message is due.
         """
         return await recall(self._client, self._running(), topic, handle, self._trace)
 
@@ -330,12 +330,12 @@ class Producer:
         return ProducerData(self._client.namespace.wrap(self.group))
 
     def check_transaction(self, address: str, header: CheckTransactionState, message: MessageExt) -> None:
-        """This producer makes no transactions: another member of the group will know."""
+        """This producer has no transactions: another member of the group will know."""
 
     # Inside
 
     def _running(self) -> Sender:
-        """The sender, if there is one to be used."""
+        """The sender; raises StateError unless the producer is running."""
         if self._state is not _State.RUNNING:
             raise StateError(f"producer {self.group} is {self._state.value}")
         self._client.check_open()
@@ -352,7 +352,7 @@ class Producer:
         *,
         extra: str = "",
     ) -> tuple[Outgoing, Target, Form | None, float]:
-        """A message made ready, where it goes, and how many seconds are left."""
+        """The prepared message, its destination, and the seconds left."""
         settings = self._settings
         shard_key = shard_key or message.shard_key
         outgoing = prepare(message, settings.max_size, shard_key=shard_key, extra=self._extra + extra)
@@ -378,7 +378,7 @@ class Producer:
         shard_key: str | None,
         selector: Selector | None,
     ) -> Form | None:
-        """The queue of the caller's choice, if there is one."""
+        """The queue chosen by the caller, if any."""
         if queue is not None:
             if queue.topic != message.topic:
                 raise InvalidMessage(f"the message goes to {message.topic}, the queue belongs to {queue.topic}")
@@ -397,7 +397,7 @@ class Producer:
 
 
 class _Answer:
-    """The end of a submitted message: makes room in the window, then tells whoever holds the future."""
+    """The end of a submitted message: makes room in the window, then completes the future."""
 
     __slots__ = ("_pending", "_size", "_window", "future")
 

@@ -1,7 +1,7 @@
-"""The settings of a producer: what each is for, its default, and what it may be.
+"""The settings of a producer: purpose, default and limits of each.
 
-The constructors of `Producer` and `TransactionProducer` name them once more, for editors and type checkers; a test
-compares all three.
+The constructors of `Producer` and `TransactionProducer` repeat them for editors and type checkers; a test compares all
+three.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ DEFAULT_RETRY_CODES = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """How a producer sends. Refused with ConfigError if it makes no sense. Times are in seconds, sizes in bytes."""
+    """How a producer sends. Nonsensical values raise ConfigError. Times are in seconds, sizes in bytes."""
 
     timeout: float = 3.0  # for a whole send, all attempts together
-    attempt_timeout: float | None = None  # for one attempt; without it a broker that hangs takes all the time
+    attempt_timeout: float | None = None  # for one attempt; without it a hanging broker uses up all the time
     retries: int = 2  # attempts after the first, each at another broker
     retry_not_stored: bool = False  # also retry what was stored but not confirmed by disk or replica
     retry_codes: frozenset[int] = DEFAULT_RETRY_CODES  # refusals that another broker may answer differently
     compress_over: int = 4096  # bodies of that size and more are compressed
     compression: str = "zlib"  # or lz4, zstd
     max_size: int = 4 << 20  # of a message; brokers have a limit of their own
-    fault_tolerance: bool = False  # leave brokers alone for a while that were slow or failed
-    window: int = 10000  # messages that `submit` keeps under way
+    fault_tolerance: bool = False  # avoid slow or failing brokers for a while
+    window: int = 10000  # messages that `submit` keeps in flight
     window_bytes: int = 100 << 20
-    linger: float = 0.0  # how long a submitted message waits for others to leave with
-    default_queues: int = 4  # of a topic that the first send creates
+    linger: float = 0.0  # how long a submitted message waits for others to share its request
+    default_queues: int = 4  # queues of a topic that the first send creates
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "retry_codes", frozenset(self.retry_codes))
@@ -56,5 +56,5 @@ class ProducerSettings:
 
 
 def settings_among(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a constructor's arguments, its `locals()`, that are settings."""
+    """The settings among a constructor's arguments, its `locals()`."""
     return {field.name: arguments[field.name] for field in fields(ProducerSettings)}

@@ -1,4 +1,4 @@
-"""Recalling a delayed message: a 5.x broker that is told in time does not deliver it."""
+"""Recall a delayed message, so that the broker does not deliver it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def recall(client: Client, sender: Sender, topic: str, text: str, trace: TraceHook | None) -> str:
-    """Recall the message of `topic` with the handle `text`. Gives its id, or raises why it cannot be recalled."""
+    """Recall the message of `topic` with the handle `text`. Returns its id, or raises why it cannot be recalled."""
     check_topic(topic)
     if is_retry_topic(topic) or is_dlq_topic(topic):
         raise InvalidMessage(f"{topic}: messages of retry and dead-letter topics cannot be recalled")
@@ -43,7 +43,7 @@ async def recall(client: Client, sender: Sender, topic: str, text: str, trace: T
 
 
 def checked_handle(text: str) -> RecallHandle:
-    """What a handle says. It may come from anywhere: InvalidMessage if it says nothing."""
+    """Parse a handle. It may come from anywhere: InvalidMessage if it is malformed."""
     try:
         return decode_handle(text)
     except RemoteProtocolError as exc:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from .send_result import SendResult
     from .sender import HiddenProducer, Sender, Target
 
-    # Makes the message ready, with further properties; gives it, where it goes, and the seconds that are left.
+    # Prepares the message with further properties; returns it, its destination, and the seconds left.
     Ready = Callable[[str], Awaitable[tuple[Outgoing, Target, Form | None, float]]]
 
 _COPIED = (props.CORRELATION_ID, props.REPLY_TO_CLIENT, props.TTL)
 
 
 class Replies:
-    """The requests of a client that still wait for their replies. Deadlines are the business of those that wait."""
+    """The requests of a client that wait for replies. The waiting callers keep the deadlines."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[MessageExt]] = {}
@@ -47,7 +47,7 @@ class Replies:
         return len(self._waiting)
 
     def expect(self, correlation_id: str) -> asyncio.Future[MessageExt]:
-        """A future that ends with the answer. Call `forget` to stop waiting for it."""
+        """A future for the answer. Call `forget` to stop waiting for it."""
         future: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = future
         return future
@@ -69,11 +69,11 @@ class Replies:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # raised where somebody still waits; nobody else need be told
+                future.exception()  # raised where a caller still waits; no one else needs to know
 
 
 async def request(client: Client, sender: Sender, timeout: float, ready: Ready, *, known: bool) -> ReceivedMessage:
-    """Send a request and wait for its reply. `known`: brokers of the topic have heard of this client."""
+    """Send a request and wait for its reply. `known`: the topic's brokers know this client."""
     deadline = time.monotonic() + timeout
     correlation_id = str(uuid.uuid4())
     outgoing, target, only, left = await ready(
@@ -82,7 +82,7 @@ async def request(client: Client, sender: Sender, timeout: float, ready: Ready, 
         f"\x02{props.TTL}\x01{int(1000 * timeout)}"
     )
     if not known:
-        # The broker can push a reply only to a connection that it knows by name.
+        # The broker can push a reply only to a client it knows.
         with suppress(TimeoutError):
             async with asyncio.timeout(left):
                 await client.heartbeat()
@@ -94,17 +94,17 @@ async def request(client: Client, sender: Sender, timeout: float, ready: Ready, 
             return ReceivedMessage(await reply)
     except TimeoutError as exc:
         if isinstance(exc, RequestTimeout):
-            raise  # it was the send that was not answered
-        raise ReplyTimeout(f"whoever consumes {target.topic}", outgoing.code, timeout) from None
+            raise  # the send itself got no answer
+        raise ReplyTimeout(f"the consumers of {target.topic}", outgoing.code, timeout) from None
     finally:
         client.replies.forget(correlation_id)
 
 
 def reply_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """What a reply to a message with these `properties` carries. ReplyError if nobody waits for a reply to it."""
+    """The properties of a reply to a message with these `properties`. ReplyError if no one waits for a reply."""
     missing = [name for name in (props.CLUSTER, *_COPIED[:2]) if not properties.get(name)]
     if missing:
-        raise ReplyError(f"nobody waits for a reply to this message: it has no property {', '.join(missing)}")
+        raise ReplyError(f"no one waits for a reply to this message: it has no property {', '.join(missing)}")
     copied = {name: properties[name] for name in _COPIED if name in properties}
     return {props.MSG_TYPE: "reply", **copied, props.WAIT: "true"}
 
@@ -112,7 +112,7 @@ def reply_properties(properties: Mapping[str, str]) -> dict[str, str]:
 async def reply(
     producer: HiddenProducer, properties: Mapping[str, str], broker_name: str, body: bytes, timeout: float = 3.0
 ) -> SendResult:
-    """Answer a request that was consumed with these `properties` from that broker, which knows who asked."""
+    """Answer a request with these `properties` through the broker it came from, which knows the sender."""
     carried = reply_properties(properties)
     return await producer.send(
         reply_topic(properties[props.CLUSTER]),

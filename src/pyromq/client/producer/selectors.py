@@ -1,7 +1,7 @@
 """Selectors: which queue a message goes to.
 
-Without a wish of the sender queues take turns (`Turns`), and an attempt after a failure goes to another broker. A
-sender that wants a queue of its own choice gives a selector: it sees the queues of the topic and the message.
+By default queues take turns (`Turns`), and an attempt after a failure goes to another broker. A selector lets the
+sender choose: it sees the queues of the topic and the message.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue | Awaitable[
 
 
 def shard_index(key: str, count: int) -> int:
-    """The queue, of `count`, that belongs to `key`: the same that Java's SelectMessageQueueByHash takes."""
-    return abs(java_hash(key)) % count  # the sign of Java's remainder is dropped by it too
+    """The queue, of `count`, for `key`: the same one that Java's SelectMessageQueueByHash chooses."""
+    return abs(java_hash(key)) % count  # Java drops the sign of its remainder too
 
 
 def by_hash(key: str) -> Selector:
@@ -37,21 +37,23 @@ def at_random(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
 
 
 async def selected(selector: Selector, queues: Sequence[MessageQueue], message: Message) -> int:
-    """The position of the queue that the user's `selector` takes. InvalidMessage if it takes none of them."""
+    """The position of the queue that the user's `selector` chooses. InvalidMessage if it chooses none of them."""
     try:
         choice = selector(queues, message)
         if inspect.isawaitable(choice):
             choice = await choice
-    except Exception as exc:  # foreign code: whatever it raises means that there is no queue
+    except Exception as exc:  # user code: any error means that there is no queue
         raise InvalidMessage(f"{message.topic}: the selector failed: {exc!r}") from exc
     try:
         return queues.index(choice)
     except ValueError:
-        raise InvalidMessage(f"{message.topic}: the selector chose {choice!r}, no queue of the topic") from None
+        raise InvalidMessage(
+            f"{message.topic}: the selector chose {choice!r}, which is not a queue of the topic"
+        ) from None
 
 
 class Turns:
-    """The queues of one topic, one after the other, from anywhere."""
+    """The queues of one topic in turn, starting anywhere."""
 
     __slots__ = ("_last", "brokers")
 
@@ -62,7 +64,7 @@ class Turns:
 
     @property
     def position(self) -> int:
-        """Where they are, to go on from there with other queues."""
+        """The current position, to continue from it with other queues."""
         return self._last
 
     def next(self) -> int:
@@ -71,7 +73,7 @@ class Turns:
         return self._last % len(self.brokers)
 
     def avoiding(self, broker: str | None) -> int:
-        """The next queue that is not on `broker`, if there is one; the next in any case."""
+        """The next queue that is not on `broker`; if there is none, simply the next."""
         if broker is not None:
             for _ in self.brokers:
                 position = self.next()
@@ -80,7 +82,7 @@ class Turns:
         return self.next()
 
     def healthy(self, faults: LatencyFaults, broker: str | None, now: float) -> int:
-        """The next queue whose broker is well and not `broker`; failing that, one that answers; failing that, any."""
+        """The next queue on a healthy broker other than `broker`; else on one that answers; else any."""
         for passes in (faults.is_available, faults.is_reachable):
             for _ in self.brokers:
                 position = self.next()

@@ -13,7 +13,7 @@ DEFAULT_REGION = "DefaultRegion"
 
 
 class SendStatus(Enum):
-    """In every one of these cases the message is stored. All but the first say what the broker could not confirm."""
+    """In all these cases the message is stored. All but the first say what the broker could not confirm."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -32,9 +32,9 @@ STATUS_BY_CODE: dict[int, SendStatus] = {
 class SendResult(msgspec.Struct, frozen=True):
     """Where a message was stored.
 
-    `id` is the id that consumers will see; for a batch, all of them joined by commas, and so is `offset_id`, which says
-    where the broker keeps it. `offset` is its number in `queue`, for a batch that of its first message.
-    `recall_handle` is what `recall` needs, if the broker gave one.
+    `id` is the id that consumers see; for a batch, all ids joined by commas. The same goes for `offset_id`, which says
+    where the broker keeps the message. `offset` is its number in `queue`, for a batch that of the first message.
+    `recall_handle` is for `recall`, if the broker gave one.
     """
 
     status: SendStatus
@@ -48,7 +48,7 @@ class SendResult(msgspec.Struct, frozen=True):
 
 
 class TxState(Enum):
-    """What becomes of a half message. The values are those of END_TRANSACTION's commitOrRollback."""
+    """The decision on a half message. The values are those of END_TRANSACTION's commitOrRollback."""
 
     COMMIT = 8
     ROLLBACK = 12
@@ -68,6 +68,6 @@ _WIRE_NAMES = {
 
 
 class TxSendResult(SendResult, frozen=True, kw_only=True):
-    """The result of the half message, and what the local transaction decided about it."""
+    """The result of the half message, and the local transaction's decision."""
 
     state: TxState

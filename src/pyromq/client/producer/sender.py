@@ -1,7 +1,7 @@
-"""The sender: gets a message that is ready to a broker, in as many attempts as it takes.
+"""The sender: gets a prepared message to a broker, in as many attempts as it takes.
 
-A send in the common case costs no task and no timer: the frame is filled into a form and written, and the connection
-hands the reply to whoever waits. Whoever does not want to wait either uses `Submitted` (background_sends.py).
+In the usual case a send costs no task and no timer: the frame is filled into a form and written, and the connection
+hands the reply to the waiting caller. `Submitted` (background_sends.py) is for callers that do not wait.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _now = time.monotonic
 
 
 class Target:
-    """A topic, ready to be sent to. `topic` is its name on the wire."""
+    """A topic, ready for sending. `topic` is its wire name."""
 
     __slots__ = ("_make_form", "forms", "info", "topic", "turns")
 
@@ -67,7 +67,7 @@ class Target:
         return [form.shown for form in self.forms]
 
     def form_of(self, queue: MessageQueue) -> Form:
-        """The way to a queue that the user names; it need not be among those of the route."""
+        """The form for a queue that the user names; it need not be in the route."""
         for form in self.forms:
             if form.shown == queue or form.queue == queue:
                 return form
@@ -75,7 +75,7 @@ class Target:
 
 
 class Sender:
-    """Sends for one group of one client. Names of groups are those of the wire, those of topics the user's."""
+    """Sends for one group of one client. Group names are those on the wire, topic names the user's."""
 
     def __init__(
         self,
@@ -107,26 +107,26 @@ class Sender:
         return {target.topic for target in self._targets.values()}
 
     def known_target(self, topic: str) -> Target | None:
-        """What is known of a topic, without asking anybody; None if it has to be asked for."""
+        """The known topic, without asking; None if its route must be requested."""
         target = self._targets.get(topic)
         if target is not None and target.info is self._routes.cached_publish_info(target.topic):
             return target
         return None
 
     async def target(self, topic: str, timeout: float) -> Target:
-        """A topic to send to. InvalidMessage for a name that no topic has, or why no broker was found for it."""
+        """A topic to send to. Raises InvalidMessage for an impossible name, or why no broker was found."""
         wire = self._client.namespace.wrap(topic)
         check_topic_for_send(wire)
         info = await self._routes.publish_info(wire, self.settings.default_queues, timeout)
         known = self._targets.get(topic)
         if known is None or known.info is not info:
-            # Where the queues of a topic have changed, the next message still goes to the next of them.
+            # Even after the queues of a topic changed, the next message goes to the next of them.
             start = None if known is None else known.turns.position
             known = self._targets[topic] = Target(wire, info, self._form, start)
         return known
 
     def choose(self, target: Target, last_broker: str | None = None) -> Form:
-        """The next queue, on another broker than the last one if there is another."""
+        """The next queue, on a different broker than the last one if possible."""
         turns = target.turns
         if self.faults is not None:
             return target.forms[turns.healthy(self.faults, last_broker, _now())]
@@ -169,7 +169,7 @@ class Sender:
             form = only
 
     async def send_oneway(self, outgoing: Outgoing, form: Form, timeout: float) -> None:
-        """Send without waiting for an answer; there is one attempt. An error means that it was not sent."""
+        """Send without waiting for an answer, in one attempt. An error means that it was not sent."""
         if not self.watched:
             await self._tell(outgoing, form, timeout)
             return
@@ -196,7 +196,7 @@ class Sender:
         await self._calls.oneway(address, command, timeout - (_now() - began), vip=self._vip)
 
     async def writable(self, form: Form, timeout: float) -> None:
-        """Wait until the broker of `form` takes what is written to it, if it is connected; at most `timeout`."""
+        """Wait until the broker of `form` reads, if it is connected; at most `timeout`."""
         connection = self.connection(form)
         if connection is not None:
             await connection.writable(timeout)
@@ -250,7 +250,7 @@ class Sender:
         return await self._calls.ask(address, _command(form, outgoing), limit - (_now() - began), vip=self._vip)
 
     def result(self, outgoing: Outgoing, form: Form, response: Command) -> SendResult:
-        """What an answer says; raises the error that it stands for."""
+        """The result in an answer; raises the error it stands for."""
         status = STATUS_BY_CODE.get(response.code)
         if status is None:
             error = broker_error(response.code, response.remark, form.broker)
@@ -273,23 +273,23 @@ class Sender:
                 ext.get("recallHandle"),
             )
         except (KeyError, ValueError) as exc:
-            raise RemoteProtocolError(f"{form.broker}: stored, but does not say where: {exc!r}") from None
+            raise RemoteProtocolError(f"{form.broker}: stored the message but did not say where: {exc!r}") from None
 
     def left(self, form: Form, connection: Connection) -> None:
-        """The broker asked to connect anew."""
+        """The broker asked us to reconnect."""
         address = self._routes.master(form.broker)
         if address is not None:
             self.remoting.leave(self._calls.vip(address) if self._vip else address, connection)
 
     def failed(self, attempts: Attempts, form: Form, error: PyroMQError) -> SendResult | None:
         now = _now()
-        # A broker without an address was not asked, so it gave no sign of being ill.
+        # A broker without an address was not asked, so it did not fail.
         if self.faults is not None and not attempts.only and not isinstance(error, RouteNotFound):
             self.faults.failed(form.broker, now, refused=isinstance(error, BrokerError))
         return attempts.failed(form.broker, error, now)
 
     def connection(self, form: Form) -> Connection | None:
-        """An open connection to the broker, if it is there already."""
+        """An open connection to the broker, if there is one."""
         address = self._routes.master(form.broker)
         if address is None:
             return None
@@ -330,9 +330,9 @@ class Sender:
 
 
 class HiddenProducer:
-    """Sends what a client has to send by itself: messages that a consumer gives back, and replies.
+    """Sends the client's own messages: those a consumer gives back, and replies.
 
-    It is no member of the client; every heartbeat names its group.
+    It is not a member of the client; every heartbeat names its group.
     """
 
     def __init__(self, client: Client, sender: Sender | None = None) -> None:
@@ -349,9 +349,9 @@ class HiddenProducer:
         broker: str | None = None,
         timeout: float | None = None,
     ) -> SendResult:
-        """Send a message with exactly these properties; an id is added where there is none.
+        """Send a message with exactly these properties, plus an id if there is none.
 
-        With `broker`, a queue of that broker is taken if it has one.
+        With `broker`, prefer a queue of that broker.
         """
         sender = self.sender
         seconds = sender.settings.timeout if timeout is None else timeout

@@ -1,7 +1,7 @@
 """Transactions: a message that consumers see only once the sender's own work is done.
 
-The half message is stored where nobody consumes it. The sender then does its local work and says what it decided; if
-that gets lost, or the sender died, the broker asks any producer of the group (`check`) until somebody knows.
+The half message is stored where no one consumes it. The sender then does its local work and reports its decision; if
+that gets lost, or the sender dies, the broker asks any producer of the group (`check`) until one knows.
 
     producer = TransactionProducer("payments", check=was_paid, namesrv="localhost:9876")
     async with producer, producer.transaction(Message("paid", b"...")) as tx:
@@ -47,7 +47,7 @@ _CODE_BY_STATUS = {status: code for code, status in STATUS_BY_CODE.items()}
 
 @dataclass(slots=True)
 class HalfMessage(Message):
-    """A copy of the message that was sent, with the id that the transaction has; a check will name the same id."""
+    """A copy of the sent message, with the transaction's id; a check will name the same id."""
 
     id: str = ""
     transaction_id: str | None = None
@@ -60,9 +60,9 @@ Check = Callable[[ReceivedMessage], Awaitable[TxState] | TxState]
 class TransactionProducer(Producer):
     """A producer whose messages may depend on local work.
 
-    `check` is asked by brokers about transactions whose end they do not know, of any producer of this group. It answers
-    COMMIT, ROLLBACK or, to be asked again later, UNKNOWN; so does raising. Checks are made one after the other; of more
-    than `max_checks` that wait the broker's later ones are dropped: it asks again. Plain functions run in a thread.
+    Brokers call `check` about undecided transactions of any producer of this group. It answers COMMIT, ROLLBACK or, to
+    be asked again later, UNKNOWN; an error counts as UNKNOWN. Checks run one after the other; if more than `max_checks`
+    wait, further ones are dropped, and the broker asks again. Plain functions run in a thread.
 
     Takes all settings of `Producer` too.
     """
@@ -117,8 +117,8 @@ class TransactionProducer(Producer):
     ) -> TxSendResult:
         """Store the half message, run `execute` with a copy of it, and let its answer decide.
 
-        What `execute` raises is logged, and leaves the decision to `check`. It does not run when the half message was
-        stored without being confirmed: then the message is rolled back.
+        An error in `execute` is logged and leaves the decision to `check`. If the half message was stored but not
+        confirmed, `execute` does not run and the message is rolled back.
         """
         transaction = await self._store(as_message(msg, body, fields))
         if transaction.result.status is not SendStatus.SEND_OK:
@@ -139,7 +139,7 @@ class TransactionProducer(Producer):
         """`async with` stores the half message on entry and commits it on exit.
 
         An error inside leaves the decision to `check`, or rolls back if `on_error` says so, and is raised again.
-        Entering raises what `send` raises, and SendFailed when the half message was stored without being confirmed.
+        Entering raises what `send` raises, and SendFailed if the half message was stored but not confirmed.
         """
         return Transaction(self, as_message(msg, body, fields), on_error)
 
@@ -149,7 +149,7 @@ class TransactionProducer(Producer):
         try:
             self._checks.put_nowait((address, header, message))
         except asyncio.QueueFull:
-            logger.warning("%s: too many transaction checks wait; dropping that of %s", self.group, message.msg_id)
+            logger.warning("%s: too many transaction checks waiting; dropping that of %s", self.group, message.msg_id)
 
     # Inside
 
@@ -157,7 +157,7 @@ class TransactionProducer(Producer):
         """Store `message` as a half message."""
         if self._check is None:
             raise StateError(
-                f"producer {self.group} has no check: nobody could tell the broker how a transaction ended"
+                f"producer {self.group} has no check: no one could tell the broker how a transaction ended"
             )
         sender = self._running()
         plain = _without_delay(message)
@@ -175,7 +175,7 @@ class TransactionProducer(Producer):
         state: TxState,
         remark: str | None,
     ) -> None:
-        """Tell the broker; if it does not hear it, it asks."""
+        """Tell the broker; if that gets lost, it asks."""
         result = half.result
         try:
             commit_log_offset = decode_offset_message_id(result.offset_id or result.id).physical_offset
@@ -203,7 +203,9 @@ class TransactionProducer(Producer):
             try:
                 await self._answer(address, header, message)
             except PyroMQError as exc:
-                logger.warning("transaction check of %s not answered: %s; it will be asked again", message.msg_id, exc)
+                logger.warning(
+                    "transaction check of %s not answered: %s; the broker will ask again", message.msg_id, exc
+                )
 
     async def _answer(self, address: str, asked: CheckTransactionState, message: MessageExt) -> None:
         if self._check is None:
@@ -257,7 +259,7 @@ class TransactionProducer(Producer):
 
 
 class _Half:
-    """A half message that was stored."""
+    """A stored half message."""
 
     __slots__ = ("_producer", "message", "result", "state", "wire_topic")
 
@@ -311,16 +313,16 @@ class Transaction:
 
     @property
     def result(self) -> TxSendResult:
-        """How the half message was stored, and, after the end, what was decided."""
+        """The result of the half message and, after the end, the decision."""
         return self._stored.tx_result
 
     def rollback(self) -> None:
-        """At the end of the block nobody shall see the message."""
+        """Roll the message back at the end of the block."""
         self._rolled_back = True
 
     async def __aenter__(self) -> Self:
         if self._half is not None:
-            raise StateError(f"transaction {self.id} was entered already")
+            raise StateError(f"transaction {self.id} was already entered")
         half = await self._producer._store(self._sent)
         self._half = half
         if half.result.status is not SendStatus.SEND_OK:
@@ -337,7 +339,7 @@ class Transaction:
             state = TxState.COMMIT
         else:
             state = TxState.ROLLBACK if self._on_error == "rollback" else TxState.UNKNOWN
-        # Also when this task is being cancelled: it is one write, and the broker should not have to ask.
+        # Even if this task is being cancelled: it is one write, and saves the broker from asking.
         await self._stored.end(state, None if exc is None else repr(exc))
 
     @property
@@ -348,7 +350,7 @@ class Transaction:
 
 
 async def _decision(decide: Callable[[Any], Any], argument: object, what: str) -> tuple[TxState, str | None]:
-    """What the user's function says. Anything else than a TxState, and any error, leaves it open."""
+    """The answer of the user's function. An error, or anything but a TxState, leaves it open."""
     try:
         if inspect.iscoroutinefunction(decide):
             answer = await decide(argument)
@@ -356,16 +358,16 @@ async def _decision(decide: Callable[[Any], Any], argument: object, what: str) -
             answer = await asyncio.to_thread(decide, argument)
             if inspect.isawaitable(answer):
                 answer = await answer
-    except Exception as exc:  # the user's error: the broker will ask again
+    except Exception as exc:  # an error in user code: the broker will ask again
         logger.warning("%s failed; it stays undecided", what, exc_info=True)
         return TxState.UNKNOWN, repr(exc)
     if isinstance(answer, TxState):
         return answer, None
-    return TxState.UNKNOWN, f"{what} answered {answer!r}, which is no TxState"
+    return TxState.UNKNOWN, f"{what} returned {answer!r}, which is not a TxState"
 
 
 def _without_delay(message: Message) -> Message:
-    """A half message becomes visible when it is committed, and no later."""
+    """A half message becomes visible when committed, so it cannot be delayed."""
     if not message.delay_level and message.delay is None and message.deliver_at is None:
         return message
     parts = {field.name: getattr(message, field.name) for field in fields(Message)}

@@ -1,4 +1,4 @@
-"""The window of a producer: how much may be under way at once."""
+"""The window of a producer: how much may be in flight at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyromq.errors import TooManyRequests
 
 
 class Window:
-    """Bounds messages by count and by bytes. Whoever finds it full waits, in order of arrival.
+    """Bounds messages by count and bytes. If it is full, callers wait in order of arrival.
 
     A message larger than the window still gets through, alone.
     """
@@ -32,7 +32,7 @@ class Window:
         return self._bytes
 
     def try_enter(self, size: int) -> bool:
-        """Take room for a message of `size` bytes if there is some and nobody waits for it already."""
+        """Take room for a message of `size` bytes, if there is some and no one is waiting for it."""
         if self._waiting or not self._has_room(size):
             return False
         self._count += 1
@@ -40,7 +40,7 @@ class Window:
         return True
 
     async def enter(self, size: int, timeout: float) -> None:
-        """Wait for room. TooManyRequests when there was none in time."""
+        """Wait for room. TooManyRequests if there is none in time."""
         if self.try_enter(size):
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -50,26 +50,26 @@ class Window:
                 await future
         except BaseException as exc:
             if future.done() and not future.cancelled():
-                # Room was given in the same moment: it goes to the next.
+                # Room came at the same moment: pass it to the next.
                 self.leave(size)
             else:
                 future.cancel()
                 self._admit()
             if isinstance(exc, TimeoutError):
                 raise TooManyRequests(
-                    f"{self._count} messages of {self._bytes} bytes are under way, none was answered in {timeout:g} s"
+                    f"{self._count} messages of {self._bytes} bytes are in flight, none was answered in {timeout:g} s"
                 ) from None
             raise
 
     def leave(self, size: int) -> None:
-        """A message is not under way any more."""
+        """A message is no longer in flight."""
         self._count -= 1
         self._bytes -= size
         if self._waiting:
             self._admit()
 
     def _admit(self) -> None:
-        """Let in whoever waits first, as long as there is room; who has given up is dropped on the way."""
+        """Let callers in, first come first served, while there is room; skips those that gave up."""
         waiting = self._waiting
         while waiting:
             size, future = waiting[0]

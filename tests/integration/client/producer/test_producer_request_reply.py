@@ -115,7 +115,7 @@ async def test_without_a_responder_the_request_times_out_and_a_late_reply_is_ans
         assert len(producer.client.replies) == 0
         await answering(relay, consumer)
     assert broker.push_codes == [0]
-    assert "nobody waits for the reply" in caplog.text
+    assert "no request waits for the reply" in caplog.text
 
 
 async def test_a_request_that_cannot_be_sent_raises_what_send_raises(relay):

@@ -171,7 +171,7 @@ async def test_a_batch_is_one_request_with_one_result(cluster, producer):
 async def test_what_cannot_be_a_batch_is_refused(producer):
     plain = Message("orders", b"x")
     for others, reason in (
-        ([], "without messages"),
+        ([], "at least one message"),
         ([plain, Message("other", b"x")], "to others"),
         ([plain, Message("orders", b"x", wait_store=False)], "wait_store"),
         ([plain, Message("orders", b"x", delay_level=1)], "delayed"),

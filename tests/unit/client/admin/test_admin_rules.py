@@ -142,7 +142,7 @@ def test_every_process_of_a_broker_is_known_by_cluster_name_and_id():
     ]
     assert [each.address for each in replicas(cluster_info(), "c2")] == ["d:2"]
     for question in (replicas, brokers_in, masters_in):
-        with pytest.raises(RouteNotFound, match="there is no cluster c3; there are: c1, c2"):
+        with pytest.raises(RouteNotFound, match="there is no cluster c3; known clusters: c1, c2"):
             question(cluster_info(), "c3")
 
 

@@ -17,7 +17,7 @@ def test_tags_separated_by_a_single_bar_are_warned_of_once(caplog):
         membership.subscribe("orders", "paid | sent")
         membership.subscribe("orders", "paid || sent")
     assert [record.getMessage() for record in caplog.records] == [
-        "g: 'paid | sent' is taken for a single tag of orders; separate tags with ||"
+        "g: 'paid | sent' counts as a single tag of orders; separate tags with ||"
     ]
 
 

@@ -35,7 +35,7 @@ async def test_a_selector_may_be_a_coroutine_function():
 
 
 async def test_a_selector_that_takes_no_queue_is_an_error():
-    with pytest.raises(InvalidMessage, match="None, no queue of the topic"):
+    with pytest.raises(InvalidMessage, match="None, which is not a queue of the topic"):
         await selected(cast("Any", lambda queues, message: None), QUEUES, MESSAGE)
 
 
