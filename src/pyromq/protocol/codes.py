@@ -1,7 +1,7 @@
 """Request and response codes: what a command asks for, and how a reply says it went.
 
-The numbers and names are RocketMQ's. A code is one line here and one entry in the processor table of
-whoever serves it; a server that has no entry answers REQUEST_CODE_NOT_SUPPORTED.
+The numbers and names are RocketMQ's. A code is one line here and one entry in the processor table of its server; a
+server without an entry answers REQUEST_CODE_NOT_SUPPORTED.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ I32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 PROTOCOL_VERSION = 409
 
 RESPONSE = 1  # bit of `flag`: this is a reply
-ONEWAY = 2  # bit of `flag`: nobody waits for a reply
+ONEWAY = 2  # bit of `flag`: no reply is expected
 
 
 class SerializeType(IntEnum):
@@ -60,7 +60,7 @@ class Command(msgspec.Struct, gc=False):
     """A request, or the reply to one. A plain value: no connection, no clock.
 
     The defaults are what an absent member means on the wire. `opaque` matches a reply to its request;
-    whoever sends a request numbers it. `ext` holds the custom header as text, see `header()`.
+    the sender numbers its requests. `ext` holds the custom header as text, see `header()`.
     """
 
     code: I32 = 0
@@ -84,7 +84,7 @@ class Command(msgspec.Struct, gc=False):
         oneway: bool = False,
         serialize: SerializeType = SerializeType.JSON,
     ) -> Command:
-        """A request of ours; the connection that sends it gives it its `opaque`."""
+        """A new request; the connection that sends it sets `opaque`."""
         ext = header.to_ext() if header is not None else None
         flag = ONEWAY if oneway else 0
         return cls(int(code), Language.PYTHON, PROTOCOL_VERSION, 0, flag, None, ext, body, serialize)
@@ -117,7 +117,7 @@ class Command(msgspec.Struct, gc=False):
 
     @property
     def body_bytes(self) -> bytes:
-        """The body in one piece; empty when there is none. A received body is always in one piece already."""
+        """The body in one piece; empty if there is none. A received body always is in one piece."""
         body = self.body
         if isinstance(body, bytes):
             return body

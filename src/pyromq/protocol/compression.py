@@ -1,8 +1,8 @@
 """Compressed message bodies: zlib, LZ4 frame and zstd, told apart by bits of the sysFlag.
 
-Brokers store and hand out a compressed body as it came; producers compress and consumers decompress. So the bytes that
-are opened here were made by a stranger: `decompress` gives up when they open up to more than a limit, end too early
-or go on after their end, always with CorruptRecord.
+Brokers store and deliver a compressed body unchanged; producers compress and consumers decompress. So the bytes come
+from a stranger: `decompress` raises CorruptRecord if they inflate beyond a limit, end too early or go on after their
+end.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def compress(body: bytes, kind: int, level: int = DEFAULT_LEVEL) -> bytes:
 
 
 def decompress(body: bytes, sys_flag: int, limit: int = DEFAULT_LIMIT) -> bytes:
-    """The body the producer meant: `body` itself when the flag says it is not compressed.
+    """The original body: `body` itself if the flag says it is not compressed.
 
-    What opens up to more than `limit` bytes is refused as soon as that shows, whatever size the stream claims.
+    More than `limit` bytes are refused as soon as that shows, whatever size the stream claims.
     """
     if not sys_flag & sysflag.COMPRESSED:
         return body
@@ -135,7 +135,7 @@ def _collect(pieces: Iterator[bytes], limit: int) -> bytes:
 
 
 def _too_long(limit: int) -> CorruptRecord:
-    return CorruptRecord(f"compressed body opens up to more than {limit} bytes")
+    return CorruptRecord(f"compressed body inflates to more than {limit} bytes")
 
 
 def _cut_off() -> CorruptRecord:

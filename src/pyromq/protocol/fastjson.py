@@ -47,16 +47,16 @@ _MANY_DIGITS = re.compile(rb"[0-9]{19}")
 
 
 def loads(data: bytes | str) -> object:
-    """The value that `data` says: None, bool, int, float, str, list, or dict with str and ObjectKey keys.
+    """Parse `data`: None, bool, int, float, str, list, or dict with str and ObjectKey keys.
 
-    Of a member that occurs twice the last one counts. Raises RemoteProtocolError.
+    If a member occurs twice, the last one counts. Raises RemoteProtocolError.
     """
     if isinstance(data, str):
         data = data.encode("utf-8", "replace")
     if b"$ref" not in data and not _MANY_DIGITS.search(data):
         try:
             value: object = _decode_strict(data)
-        except (ValueError, RecursionError):  # whatever msgspec finds wrong, FastJSON may still allow
+        except (ValueError, RecursionError):  # what msgspec refuses, FastJSON may still allow
             pass
         else:
             if data.count(b"[") + data.count(b"{") <= MAX_DEPTH or is_shallow(value):

@@ -1,11 +1,11 @@
-"""Frames: how commands lie in the byte stream.
+"""Frames: commands in the byte stream.
 
     i32 L                     bytes that follow, at most 16 MiB less this field
     u8 T, u24 H               serialize type and length of the header
     header, H bytes           see `json_header`, `binary_header`
     body, L - 4 - H bytes     no bytes mean no body
 
-No bytes are reserved for what a length only claims: the decoder holds what arrived, at most one frame and one read.
+A claimed length reserves no memory: the decoder holds only what arrived, at most one frame and one read.
 A request whose body is larger than its code may have is refused as soon as its header is there; the rest of it is
 dropped as it comes.
 """
@@ -23,7 +23,7 @@ from .command import RESPONSE, Command, SerializeType
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Java peers close a connection on a larger frame, so we neither take nor send one.
+# Java peers close a connection on a larger frame, so we neither accept nor send one.
 MAX_FRAME = 16 * 1024 * 1024
 # A body of this size may come with every request, whatever its code; only larger ones are looked at.
 SMALL_BODY = 64 * 1024
@@ -55,7 +55,7 @@ def encode_parts(command: Command, max_frame: int = MAX_FRAME) -> Sequence[bytes
     size = 4 + len(header) + body_size
     if size + 4 > max_frame:
         raise LocalProtocolError(f"frame of {size + 4} bytes is larger than {max_frame}")
-    if len(header) > _MAX_HEADER:  # only where somebody raised the limit of a frame
+    if len(header) > _MAX_HEADER:  # only if the frame limit was raised
         raise LocalProtocolError(f"header of {len(header)} bytes is larger than {_MAX_HEADER}")
     head = _HEAD.pack(size, command.serialize << 24 | len(header)) + header
     if not body_size:
@@ -77,8 +77,8 @@ class OversizedRequest(Exception):
 class FrameDecoder:
     """Turns bytes, however they arrive, into commands.
 
-    `feed` takes what was read, `next` gives one command at a time, so that a reader can stop in between; what was
-    not taken waits. After a RemoteProtocolError the stream cannot be trusted any more: close the connection.
+    `feed` takes what was read; `next` returns one command at a time, so that a reader can stop in between. After a
+    RemoteProtocolError the stream cannot be trusted any more: close the connection.
 
     `max_body` says how large the body of a request with a given code may be; SMALL_BODY and less always may.
     """
@@ -143,7 +143,7 @@ class FrameDecoder:
 
     @property
     def pending(self) -> int:
-        """How many bytes wait here: for the rest of their frame, or to be asked for."""
+        """How many bytes wait here, for the rest of their frame or for `next`."""
         return len(self._tail) + len(self._buffer) - self._pos
 
     def clear(self) -> None:
@@ -201,7 +201,7 @@ class FrameDecoder:
             raise OversizedRequest(command, size)
 
     def _check_head(self, data: bytes | bytearray, pos: int) -> None:
-        """Refuse an illegal frame as soon as its first bytes show it, not after waiting for what it claims."""
+        """Refuse an illegal frame as soon as its first bytes show it, without waiting for the rest."""
         available = len(data) - pos
         if available < 4:
             return

@@ -1,4 +1,4 @@
-"""Who is connected, and what a consumer tells when it is asked (38, 46, 203, 204, 307, 309, 328, 345)."""
+"""Connected clients, and consumers' reports (38, 46, 203, 204, 307, 309, 328, 345)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ConsumerIdList(Body, frozen=True):
 
 
 class CheckClientRequestBody(Body, frozen=True, kw_only=True):
-    """46: may this client subscribe so? `namespace` is of 5.x."""
+    """46: check a client's subscription. `namespace` is 5.x."""
 
     client_id: str
     group: str
@@ -72,7 +72,7 @@ class ProducerTableInfo(Body, frozen=True):
 
 
 class QuerySubscriptionResponseBody(Body, frozen=True, kw_only=True):
-    """345 (5.x): what a group subscribes of a topic; nothing when it is not online."""
+    """345 (5.x): a group's subscription to a topic; empty if it is offline."""
 
     group: str | None = None
     subscription_data: SubscriptionData | None = None
@@ -80,7 +80,7 @@ class QuerySubscriptionResponseBody(Body, frozen=True, kw_only=True):
 
 
 class ProcessQueueInfo(Body, frozen=True, kw_only=True):
-    """What a push consumer holds of one queue. `dropped` has one p on Java's wire and two on Go's."""
+    """A push consumer's state of one queue. Java spells `dropped` with one p, Go with two."""
 
     cached_msg_count: I32 = written(0)
     cached_msg_max_offset: I64 = written(0)
@@ -103,7 +103,7 @@ class ProcessQueueInfo(Body, frozen=True, kw_only=True):
 
 
 class PopProcessQueueInfo(Body, frozen=True, kw_only=True):
-    """The same of a 5.x consumer in POP mode."""
+    """The same for a 5.x consumer in POP mode."""
 
     dropped: bool = written(False, name="droped")
     last_pop_timestamp: I64 = written(0)
@@ -130,7 +130,7 @@ class ConsumeStatus(Body, frozen=True, kw_only=True):
 
 
 class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
-    """307. A broker relays the bytes as they are; this is for who asks and who answers."""
+    """307. A broker relays the bytes unchanged; only the two ends decode them."""
 
     jstack: str | None = None
     mq_pop_table: dict[MessageQueue, PopProcessQueueInfo] = msgspec.field(default_factory=dict)
@@ -142,7 +142,7 @@ class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
 
 
 class CMResult(Enum):
-    """What became of a message that was consumed on request."""
+    """The outcome of a message consumed on request."""
 
     CR_SUCCESS = "CR_SUCCESS"
     CR_LATER = "CR_LATER"

@@ -1,4 +1,4 @@
-"""What lies in a consume queue, for whoever looks for a fault (321)."""
+"""Entries of a consume queue, for diagnosis (321)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ConsumeQueueData(Body, frozen=True, kw_only=True):
 
 
 class QueryConsumeQueueResponseBody(Body, frozen=True, kw_only=True):
-    """321. `filter_data` is JSON as text, or a sentence; it and the subscription belong to the group that was named."""
+    """321. `filter_data` is JSON as text, or a sentence; it and the subscription belong to the given group."""
 
     filter_data: str | None = None
     max_queue_index: I64 = written(0)

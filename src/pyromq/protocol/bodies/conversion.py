@@ -1,4 +1,4 @@
-"""Typed bodies out of loosely typed JSON, by the rules of docs/spec/remoting.md 5.2 and 5.3.
+"""Typed bodies from loosely typed JSON, by the rules of docs/spec/remoting.md 5.2 and 5.3.
 
     integer     also as text, as a double (cut), as a boolean
     double      also as text
@@ -41,7 +41,7 @@ _FOUND = {dict: "an object", list: "an array", str: "text", bool: "a boolean", t
 
 
 class Mismatch(Exception):
-    """A value cannot become what its place asks for. Collects the path to the place on its way up."""
+    """A value does not fit its type. Collects the path to it on the way up."""
 
     def __init__(self, expected: str, found: object) -> None:
         super().__init__(f"expected {expected}, found {_FOUND.get(type(found), 'a number')}")
@@ -188,7 +188,7 @@ def _struct_converter(struct_type: type[StructT]) -> Callable[[object], StructT]
         for field in info.fields
     ]
     required = {field.name: field.encode_name for field in info.fields if field.required}
-    # A body whose members come in more than one form says here which of them is meant.
+    # A body whose members have several forms chooses one here.
     normalised: Callable[[Mapping[Any, object]], Mapping[Any, object]] = getattr(struct_type, "normalised", _as_it_is)
 
     def convert_struct(value: object) -> StructT:

@@ -1,4 +1,4 @@
-"""What clients say of themselves every 30 seconds (34)."""
+"""Heartbeats: what clients report every 30 seconds (34)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MessageModel(Enum):
 
 
 class ConsumeFromWhere(Enum):
-    """Where a group starts that never committed. Ordinals 1 to 3 are old names that Java treats like 0."""
+    """Where a group that never committed starts. Ordinals 1 to 3 are old names that Java treats like 0."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"

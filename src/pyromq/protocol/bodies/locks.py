@@ -7,7 +7,7 @@ from .base import Body, written
 
 
 class LockBatchRequestBody(Body, frozen=True, kw_only=True):
-    """41: the queues that a client wants for itself. `only_this_broker` is of 5.x."""
+    """41: the queues a client wants to lock. `only_this_broker` is 5.x."""
 
     client_id: str
     consumer_group: str
@@ -16,7 +16,7 @@ class LockBatchRequestBody(Body, frozen=True, kw_only=True):
 
 
 class UnlockBatchRequestBody(Body, frozen=True, kw_only=True):
-    """42: the queues that a client gives back."""
+    """42: the queues a client unlocks."""
 
     client_id: str
     consumer_group: str
@@ -25,6 +25,6 @@ class UnlockBatchRequestBody(Body, frozen=True, kw_only=True):
 
 
 class LockBatchResponseBody(Body, frozen=True):
-    """Those of the queues that the client holds now."""
+    """The queues the client holds now."""
 
     lock_ok_mq_set: list[MessageQueue] = written([], name="lockOKMQSet")

@@ -34,7 +34,7 @@ class DelayOffsetTable(Body, frozen=True, kw_only=True):
 
 
 class ResetOffsetBody(Body, frozen=True):
-    """220, and the answer to 222: where consumers go on. C++ has no reader for object keys and takes a list."""
+    """220, and the answer to 222: where consumers continue. C++ cannot read object keys and takes a list."""
 
     offset_table: dict[MessageQueue, I64] = written({})
 
@@ -72,7 +72,7 @@ def _queue_key(entry: dict[Any, object]) -> ObjectKey:
 
 
 class OffsetMovedEvent(Body, frozen=True, kw_only=True):
-    """The body of a message in OFFSET_MOVED_EVENT: a pull was outside of its queue."""
+    """The body of a message in OFFSET_MOVED_EVENT: a pull was outside its queue."""
 
     consumer_group: str
     message_queue: MessageQueue

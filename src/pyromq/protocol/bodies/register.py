@@ -1,4 +1,4 @@
-"""What a broker registers (103), and topics as brokers keep and exchange them (21).
+"""A broker's registration (103), and topics as brokers keep and exchange them (21).
 
 The body of 103 comes in three forms: JSON; from brokers before 3.0.11 the JSON of the topics alone; and compressed, a
 zlib stream of
@@ -96,9 +96,9 @@ class RegisterBrokerBody(Body, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, data: bytes | memoryview | None, version: int = _V4_9_8, compressed: bool = False) -> Self:
-        """What a broker of `version` registers, in whichever form. Without a body: no topics, DataVersion 0.
+        """Decode the registration of a broker of `version`, in any form. No body means no topics and DataVersion 0.
 
-        What begins as a zlib stream is inflated even if the header did not say `compressed`: 5.5 brokers forget to.
+        A zlib stream is inflated even if the header does not say `compressed`: 5.5 brokers forget to.
         """
         if not data:
             return cls()

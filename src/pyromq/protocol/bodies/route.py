@@ -1,4 +1,4 @@
-"""Who serves what: answers of the name server (105, 106, 206, 219, 901)."""
+"""Routes and clusters: answers of the name server (105, 106, 206, 219, 901)."""
 
 from __future__ import annotations
 

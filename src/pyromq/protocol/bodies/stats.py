@@ -1,4 +1,4 @@
-"""Where queues and groups stand (202, 208, 303, 317), and what a broker has counted (315)."""
+"""Offsets of queues and groups (202, 208, 303, 317), and a broker's counters (315)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TopicStatsTable(Body, frozen=True, kw_only=True):
 
 
 class OffsetWrapper(Body, frozen=True, kw_only=True):
-    """How far a group is in one queue. `pull_offset` is of 5.x."""
+    """A group's progress in one queue. `pull_offset` is 5.x."""
 
     broker_offset: I64 = written(0)
     consumer_offset: I64 = written(0)
