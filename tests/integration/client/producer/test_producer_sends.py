@@ -172,10 +172,10 @@ async def test_what_cannot_be_a_batch_is_refused(producer):
     plain = Message("orders", b"x")
     for others, reason in (
         ([], "at least one message"),
-        ([plain, Message("other", b"x")], "to others"),
+        ([plain, Message("other", b"x")], "the same topic"),
         ([plain, Message("orders", b"x", wait_store=False)], "wait_store"),
         ([plain, Message("orders", b"x", delay_level=1)], "delayed"),
-        ([Message("%RETRY%readers", b"x")], "retries"),
+        ([Message("%RETRY%readers", b"x")], "a retry topic"),
         ([Message("orders", b"x" * (4 << 20))], "in a batch"),
     ):
         with pytest.raises(InvalidMessage, match=reason):
