@@ -123,7 +123,7 @@ class CommitLog:
             try:
                 self._spare.result().delete()
             except OSError as exc:
-                logger.warning("spare file of the commit log not deleted: %s; the next start will", exc)
+                logger.warning("cannot delete the spare commit log file: %s; the next start will", exc)
         self._spare = None
         for segment in self._segments.values():
             segment.close()
@@ -213,7 +213,7 @@ class CommitLog:
             # Or the next attempt would find it in its way.
             segment.delete()
             raise
-        logger.info("commit log file %s made", segment.path.name)
+        logger.info("commit log file %s created", segment.path.name)
         return segment
 
     def _add(self, segment: Segment) -> None:

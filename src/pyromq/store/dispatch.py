@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _STEP = 1024  # records whose keys are hashed together
 _WRITE_EVERY = 64 * _STEP  # records, after which the entries made of them go to the system
-_NEVER_WRITTEN = "a part of it was never written"
+_NEVER_WRITTEN = "part of it was never written"
 
 
 class Dispatch:
@@ -156,7 +156,7 @@ class Dispatch:
         if queue is None:
             if queue_id < 0 or not is_folder_name(topic):
                 # Nothing protects these fields of a record. It keeps its place in the log, where its id finds it.
-                logger.warning("record at %d: no queue can be %r, %d; passed over", physical, topic, queue_id)
+                logger.warning("record at %d: %r, %d cannot be a queue; skipped", physical, topic, queue_id)
                 return None
             queue = self._queues.get(topic, queue_id)
         return queue

@@ -120,7 +120,7 @@ def activate_from(text: str) -> None:
         kind, _, count = what.partition(":")
         action = {"exit": exit_now, "raise": crash}.get(kind)
         if name not in NAMES or action is None or not (count or "1").isdecimal():
-            raise ConfigError(f"{part!r} is no failpoint such as log.roll.blank=exit:3", VARIABLE)
+            raise ConfigError(f"{part!r} is not a failpoint such as log.roll.blank=exit:3", VARIABLE)
         _actions[name] = nth(int(count or 1), action)
 
 

@@ -167,7 +167,7 @@ class Flusher:
 
     def _fail(self, exc: Exception) -> None:
         logger.critical(
-            "flush failed: %s; the store takes no more messages, restart it on a sound disk",
+            "flush failed: %s; the store takes no more messages; restart it on a healthy disk",
             exc,
             exc_info=None if isinstance(exc, OSError) else exc,
         )

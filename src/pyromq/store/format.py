@@ -135,7 +135,7 @@ def segment_files(folder: Path, size: int, *, remove_empty: Callable[[Path], Non
         if path.is_dir():
             continue
         if not is_segment_name(path.name):
-            raise StoreError(f"{path} is no segment of a store; move it away")
+            raise StoreError(f"{path} is not a segment of a store; move it away")
         length = path.stat().st_size
         if length == 0 and path == paths[-1]:
             if remove_empty is not None:

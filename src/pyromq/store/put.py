@@ -263,7 +263,9 @@ class Appender:
                 try:
                     log.roll()
                 except OSError as exc:
-                    failed = PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, error=f"no new commit log file: {exc}")
+                    failed = PutResult(
+                        PutStatus.CREATE_MAPPED_FILE_FAILED, error=f"cannot create a commit log file: {exc}"
+                    )
                     return results + [failed] * (sum(len(unit[1]) for unit in units) - len(results))
                 position = int(log.end)
                 limit = position + log.room() - BLANK_SIZE
@@ -346,7 +348,7 @@ class Appender:
             # No reader has run in between, so nobody has seen the entries that are taken back.
             for queue, mark in batch.queues.items():
                 queue.reset(mark)
-            failed = PutResult(PutStatus.UNKNOWN_ERROR, error=f"commit log not written: {exc}")
+            failed = PutResult(PutStatus.UNKNOWN_ERROR, error=f"cannot write the commit log: {exc}")
             for number in range(batch.first_result, len(results)):
                 if results[number].status is _OK:
                     results[number] = failed

@@ -256,7 +256,7 @@ class Recovery:
             try:
                 dispatch.all(_between(start, end, scan(segment.view, 0, segment.start, check_crc=False)))
             except CorruptRecord as exc:
-                logger.error("%s; passing over the rest of its file", exc)
+                logger.error("%s; skipping the rest of its file", exc)
             self._progress(segment.end - start, end - start)
 
 

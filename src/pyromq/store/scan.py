@@ -172,7 +172,7 @@ def _scan_general(view: bytes | memoryview, at: int, start: int, check_crc: bool
     if left < SIZE_AND_MAGIC.size:
         if more:
             return None
-        raise CorruptRecord(f"file ends {left} bytes behind the last record", start + at)
+        raise CorruptRecord(f"file ends {left} bytes after the last record", start + at)
     size, magic = SIZE_AND_MAGIC.unpack_from(view, at)
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         if magic == MAGIC_BLANK or size == magic == 0:

@@ -133,11 +133,11 @@ class MessageStore:
         """Take the folder, recover it, and be ready. StoreError says what is in the way."""
         began = time.monotonic()
         if _CLOSED in self.refusals:
-            raise StoreError("a store is opened once; make a new MessageStore")
+            raise StoreError("a store can be opened only once; create a new MessageStore")
         try:
             self.disk.make_folder(self.root)
         except OSError as exc:
-            raise StoreError(f"cannot make {self.root}: {exc.strerror}") from exc
+            raise StoreError(f"cannot create {self.root}: {exc.strerror}") from exc
         self._lock = StoreLock(self.root)
         try:
             refuse_foreign_store(self.root)
@@ -252,7 +252,7 @@ class MessageStore:
         """`timestamp`, or 0 if it lies so far ahead that a clock was wrong, or a bit flipped, when it was written."""
         if timestamp <= self._clock() * 1000 + _AHEAD:
             return timestamp
-        logger.warning("%s is of %s, long after now; not going by that", what, timestamp)
+        logger.warning("%s is from %s, far in the future; ignoring it", what, timestamp)
         return 0
 
     def reconfigure(self, config: StoreConfig) -> None:
@@ -272,7 +272,7 @@ class MessageStore:
     def refusal(self) -> str | None:
         """Why messages are not taken at present, or None."""
         if self.flusher.error is not None:
-            return f"a flush failed: {self.flusher.error}; restart on a sound disk"
+            return f"a flush failed: {self.flusher.error}; restart on a healthy disk"
         return next(iter(self.refusals.values()), None)
 
     def put(self, units: Sequence[Unit]) -> list[PutResult]:
@@ -406,7 +406,9 @@ class MessageStore:
         self._rounds_now = max(0, self._rounds_now - 1)
         if plan.disk_full:
             if _DISK not in self.refusals:
-                logger.error("disk %d %% full; no more messages until it is less", 100 * max(*log_used, root_used))
+                logger.error(
+                    "disk %d %% full; taking no more messages until there is room", 100 * max(*log_used, root_used)
+                )
             self.refusals[_DISK] = "the disk is nearly full"
         elif plan.disk_recovered and _DISK in self.refusals:
             del self.refusals[_DISK]
@@ -444,7 +446,7 @@ class MessageStore:
     def _queues_failed(self, exc: Exception) -> None:
         # The messages are stored; their entries are in memory and could be made anew. But there must be an end to it.
         if _QUEUES not in self.refusals:
-            logger.error("queues or index not written: %s; taking no more messages until they are", exc)
+            logger.error("cannot write queues or index: %s; taking no more messages until that works", exc)
         self.refusals[_QUEUES] = f"consume queues or index cannot be written: {exc}"
 
 

@@ -35,7 +35,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     for word in text.split():
         match = _LEVEL.fullmatch(word)
         if match is None:
-            raise ConfigError(f"messageDelayLevel: {word!r} is no time such as 30s, 5m, 2h or 1d")
+            raise ConfigError(f"messageDelayLevel: {word!r} is not a time such as 30s, 5m, 2h or 1d")
         delays.append(int(match[1]) * _UNITS[match[2]])
     return tuple(delays)
 

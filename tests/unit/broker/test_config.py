@@ -101,7 +101,7 @@ def test_a_malformed_value_is_named_with_file_and_line(file):
         (["brokerRole=SLAVE", "brokerId=0"], "needs a brokerId above 0"),
         (["brokerRole=SLAVE", "brokerId=1"], "replication is missing"),
         (["aclEnable=true"], "aclEnable is not available yet"),
-        (["messageDelayLevel=1s soon"], "'soon' is no time"),
+        (["messageDelayLevel=1s soon"], "'soon' is not a time"),
         (["storePathRootDir=/s", "storePathConsumeQueue=/q"], "storePathConsumeQueue cannot be /q: .* /s/consumequeue"),
         (["storePathRootDir=/s", "storePathIndex=/s/idx"], "storePathIndex cannot be /s/idx: it is always /s/index"),
         (["storePathRootDir=/s", "storeCheckpoint=/c"], "storeCheckpoint cannot be /c: it is always /s/checkpoint"),

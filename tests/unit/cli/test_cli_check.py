@@ -68,7 +68,7 @@ def test_what_is_found_is_grouped_by_severity_and_place(capsys, root):
     assert out.startswith(
         f"1 error\n  {log(root)}\n    {WHAT}\n\n"
         f"1 warning\n  {root}/checkpoint\n    has 0 bytes of 4096; what is missing counts as 0\n\n"
-        f"1 note\n  {root}/mine\n    is not known and left alone\n\n"
+        f"1 note\n  {root}/mine\n    is unknown; left alone\n\n"
         "1 log file"
     )
     assert out.endswith("\nfound 1 error, 1 warning, 1 note\n")
@@ -112,9 +112,9 @@ def test_ndjson_is_an_object_per_line(capsys, root):
 
 
 def test_a_folder_that_is_no_store(capsys, tmp_path):
-    expected = f"pyromq check: {tmp_path} is not a store: it has no folder commitlog\n"
+    expected = f"pyromq check: {tmp_path} is not a store: it has no commitlog folder\n"
     assert run(capsys, tmp_path) == (2, "", expected)
-    assert run(capsys, tmp_path / "x") == (2, "", f"pyromq check: {tmp_path}/x is no folder\n")
+    assert run(capsys, tmp_path / "x") == (2, "", f"pyromq check: {tmp_path}/x is not a folder\n")
 
 
 def test_a_command_line_that_makes_no_sense(capsys, root):
@@ -152,7 +152,7 @@ def test_of_millions_of_findings_a_text_shows_some(capsys, root, monkeypatch):
     for name in "abcd":
         (root / name).touch()
     _, out, _ = run(capsys, root)
-    assert out.startswith(f"4 notes\n  {root}/a\n    is not known and left alone\n  {root}/b\n")
+    assert out.startswith(f"4 notes\n  {root}/a\n    is unknown; left alone\n  {root}/b\n")
     assert "\n  and 2 more; -o ndjson lists them all\n" in out
 
 

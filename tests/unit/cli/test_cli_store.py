@@ -63,7 +63,7 @@ def test_a_store_in_use_is_shown_and_told(capsys, root):
 
 
 def test_what_is_no_store_is_bad_usage(capsys, tmp_path):
-    expected = f"pyromq store inspect: {tmp_path} is not a store: it has no folder commitlog\n"
+    expected = f"pyromq store inspect: {tmp_path} is not a store: it has no commitlog folder\n"
     assert run(capsys, "inspect", tmp_path) == (2, "", expected)
 
 
@@ -74,4 +74,4 @@ def test_verify_is_check(capsys, root):
     (root / "checkpoint").write_bytes(b"")
     code, out, _ = run(capsys, "verify", root, "--quick", "-o", "json")
     assert (code, len(json.loads(out)["findings"])) == (1, 1)
-    assert run(capsys, "verify", root / "x") == (2, "", f"pyromq store verify: {root}/x is no folder\n")
+    assert run(capsys, "verify", root / "x") == (2, "", f"pyromq store verify: {root}/x is not a folder\n")

@@ -157,7 +157,7 @@ def test_a_spare_file_that_cannot_be_removed_does_no_harm(tmp_path, log, disk, c
     log._spare.result()
     disk.refuse_deletes()
     log.close()
-    assert "not deleted" in caplog.text
+    assert "cannot delete" in caplog.text
     assert names(tmp_path) == [0, SIZE]
 
 

@@ -61,5 +61,5 @@ def test_a_process_is_told_by_its_environment():
 
 @pytest.mark.parametrize("text", ["log.rol=exit", "log.create", "log.create=explode", "log.create=exit:x"])
 def test_nonsense_in_the_environment_is_refused(text):
-    with pytest.raises(ConfigError, match="is no failpoint"):
+    with pytest.raises(ConfigError, match="is not a failpoint"):
         failpoints.activate_from(text)

@@ -164,5 +164,5 @@ def test_a_store_in_use_is_told(tmp_path, config):
 def test_what_is_no_store_is_refused(tmp_path):
     with pytest.raises(StoreError, match="is not a store"):
         inspect_store(tmp_path)
-    with pytest.raises(StoreError, match="is no folder"):
+    with pytest.raises(StoreError, match="is not a folder"):
         inspect_store(tmp_path / "x")

@@ -58,7 +58,7 @@ def test_closing_gives_everything_back(stores):
 
 def test_a_store_is_opened_once(stores, store):
     stores.close(store)
-    with pytest.raises(StoreError, match="make a new"):
+    with pytest.raises(StoreError, match="create a new"):
         store.open()
     stores.start(store.config)
 
@@ -106,7 +106,7 @@ def test_a_recovery_that_was_broken_off_is_done_again(stores, store):
 
 def test_a_place_where_no_folder_can_be_is_a_clear_error(stores):
     (stores.folder / "file").touch()
-    with pytest.raises(StoreError, match="cannot make"):
+    with pytest.raises(StoreError, match="cannot create"):
         MessageStore(small(stores.folder / "file" / "store")).open()
 
 

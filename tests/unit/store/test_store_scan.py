@@ -104,7 +104,7 @@ def test_without_the_crc_a_damaged_body_goes_unseen():
 
 def test_a_file_that_ends_right_behind_a_record_has_no_end():
     data = file_of(A, size=0)
-    with pytest.raises(CorruptRecord, match="file ends 0 bytes behind"):
+    with pytest.raises(CorruptRecord, match="file ends 0 bytes after"):
         scanned(data)
     assert len(scanned(data, more=1000)) == 1
 

@@ -52,7 +52,7 @@ def find_segments(folders: Iterable[Path], size: int, report: Report) -> list[Fo
             if entry.is_dir():
                 report.warning(path, "is a folder among segments; RocketMQ 4.9 does not start with it")
             elif not is_segment_name(entry.name):
-                report.error(path, "is no segment; brokers do not start before it is moved away")
+                report.error(path, "is not a segment; move it away, or brokers will not start")
             elif (start := int(entry.name)) % size:
                 report.error(path, f"does not begin at a multiple of {size}, the size of segments")
             elif start in found:
@@ -64,7 +64,7 @@ def find_segments(folders: Iterable[Path], size: int, report: Report) -> list[Fo
     segments = [found[start] for start in sorted(found)]
     for before, after in pairwise(segments):
         if after.start != before.start + size:
-            report.error(after.path, f"begins at {after.start}, the file before it ends at {before.start + size}")
+            report.error(after.path, f"begins at {after.start}, but the file before it ends at {before.start + size}")
     return segments
 
 

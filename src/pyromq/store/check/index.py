@@ -125,7 +125,7 @@ class IndexCheck:
             if is_unknown:
                 self._unknown.add(before, file.header.begin_offset + 1)
             elif file.header.begin_offset < before:
-                what = f"begins at offset {file.header.begin_offset}, the file before it ends at {before}"
+                what = f"begins at offset {file.header.begin_offset}, but the file before it ends at {before}"
                 self._store.report.error(path, what)
             before, is_unknown = file.header.end_offset, False
             self._files.append(file)
@@ -139,7 +139,7 @@ class IndexCheck:
         except StoreError as exc:
             if is_last and path.stat().st_size == 0:
                 severity = Severity.NOTE if self._store.is_crashed else Severity.WARNING
-                report.add(severity, path, "has no bytes; it was just being made")
+                report.add(severity, path, "is empty; it was just being created")
             else:
                 report.error(path, str(exc).removeprefix(f"{path} "))
             return None
@@ -164,7 +164,7 @@ class IndexCheck:
             else:
                 if written is not None:
                     severity = Severity.NOTE if self._store.is_crashed else Severity.WARNING
-                    report.add(severity, file.path, f"byte {written} is not zero, although no entry is there")
+                    report.add(severity, file.path, f"byte {written} is not zero, although it holds no entry")
             yield
 
     # Entries, in the order of the log
@@ -250,18 +250,18 @@ class IndexCheck:
         times = batch.times[batch.offsets.searchsorted(piece.offsets[rows])]
         # A look-up passes over a file by what its header says. Cutting a file back leaves whole seconds.
         if numbers[0] == 1 and times[0] != header.begin_time:
-            what = f"begins at time {header.begin_time}, its first message was stored at {times[0]}"
+            what = f"begins at time {header.begin_time}, but its first message was stored at {times[0]}"
             self._store.report.warning(piece.file.path, what)
             self._skewed = piece.file
         if numbers[-1] == header.next_entry - 1 and not times[-1] <= header.end_time < times[-1] + 1000:
-            what = f"ends at time {header.end_time}, its last message was stored at {times[-1]}"
+            what = f"ends at time {header.end_time}, but its last message was stored at {times[-1]}"
             self._store.report.warning(piece.file.path, what)
         if piece.file is not self._skewed:
             seconds = np.minimum(np.maximum((times - header.begin_time) // 1000, 0), _MAX_SECONDS)
             # The first of a file was taken against the end of the file before it.
             wrong = (piece.seconds[rows] != seconds) & (numbers > 1)
             for row in rows[wrong].tolist():
-                self._fault(piece, row, "time", "the entry has another time than its message")
+                self._fault(piece, row, "time", "the entry and its message have different times")
 
     def _look_at_others(self, piece: _Piece, rows: Sequence[int], records: Sequence[ScannedRecord]) -> None:
         """Entries that are not those of a key of one of `records`."""
@@ -302,7 +302,7 @@ class IndexCheck:
         for piece in self._take(NEVER):
             for row, offset in enumerate(piece.offsets.tolist()):
                 if offset >= log_end and not store.damage.covers(offset):
-                    self._fault(piece, row, "beyond", f"the entry points to {offset}, the log ends at {log_end}")
+                    self._fault(piece, row, "beyond", f"the entry points to {offset}, but the log ends at {log_end}")
         self._end_run()
         self._end_missing()
         if self._early:
@@ -324,15 +324,15 @@ class IndexCheck:
         if run is not None:
             is_dropped = run.fault == "beyond" and self._store.is_crashed
             severity = Severity.NOTE if is_dropped else Severity.WARNING if run.fault == "time" else Severity.ERROR
-            more = "" if run.first == run.last else f"; so it is up to entry {run.last}"
+            more = "" if run.first == run.last else f"; the same up to entry {run.last}"
             self._store.report.add(severity, run.path, f"entry {run.first}: {run.what}{more}")
 
     def _end_missing(self) -> None:
         missing, self._missing = self._missing, None
         if missing is not None:
             severity = Severity.NOTE if missing.offset >= self._store.redone_from else Severity.WARNING
-            more = f", nor have the {missing.count - 1} keys behind it" if missing.count > 1 else ""
-            what = f"a key of the message at {missing.offset} has no entry{more}; a look-up does not find them"
+            more = f", nor do the {missing.count - 1} keys after it" if missing.count > 1 else ""
+            what = f"a key of the message at {missing.offset} has no entry{more}; lookups do not find them"
             self._store.report.add(severity, self._folder, what)
 
 

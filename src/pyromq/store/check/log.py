@@ -140,7 +140,7 @@ class LogCheck:
             else:
                 at = self._behind_head(file, window, at)
         if at is not None:
-            self._break_off(file, at, f"the file ends {file.length - at} bytes behind the last record")
+            self._break_off(file, at, f"the file ends {file.length - at} bytes after the last record")
 
     def _scan(self, file: FoundSegment, window: _Window, at: int) -> tuple[list[ScannedRecord], str]:
         """The records from `at` on as far as they go; if the first is damaged none, and what is wrong with it."""
@@ -213,7 +213,7 @@ class LogCheck:
             return self._behind(file, window, at, f"record of {size} bytes, larger than any message")
         # It goes on behind the window.
         if not window.fetch(at, size):
-            return self._behind(file, window, at, "the file has become shorter")
+            return self._behind(file, window, at, "the file has shrunk")
         return at
 
     def _behind_zeros(self, file: FoundSegment, window: _Window, at: int) -> int | None:
@@ -228,7 +228,7 @@ class LogCheck:
             self._trouble(
                 Severity.WARNING,
                 file,
-                f"bytes behind the end of the log are not zero: it ends at {file.start + at}, they begin at "
+                f"bytes after the end of the log are not zero: it ends at {file.start + at}, they begin at "
                 f"{file.start + written}",
             )
             return None
@@ -240,7 +240,7 @@ class LogCheck:
         """Where the next record begins behind bytes that are none; None if there is none in this file."""
         following = self._next_record(file, window, at + 1)
         if following is None:
-            self._break_off(file, at, f"record at {file.start + at}: {reason}; no other follows in this file")
+            self._break_off(file, at, f"record at {file.start + at}: {reason}; no other record follows in this file")
             return None
         self._report.error(
             file.path, f"record at {file.start + at}: {reason}; the next one begins at {file.start + following}"
@@ -297,7 +297,7 @@ class LogCheck:
             return True
         self._has_ended = self.is_torn = False
         if not self._is_reported:
-            self._report.error(file.path, f"goes on with the log, which broke off at {self.end} without a blank record")
+            self._report.error(file.path, f"continues the log, which broke off at {self.end} without a blank record")
         self._damage.add(self.end, file.start)
         self._settle()
         return False

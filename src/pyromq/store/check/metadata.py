@@ -64,10 +64,12 @@ def check_checkpoint(path: Path, newest: int | None, report: Report) -> None:
     times = CHECKPOINT_TIMES.unpack_from(data.ljust(CHECKPOINT_TIMES.size, b"\0"))
     for name, time in zip(("the commit log", "the consume queues", "the index"), times, strict=True):
         if time < 0:
-            report.warning(path, f"says that {name} is on disk up to {time}, which is no time")
+            report.warning(path, f"says that {name} is on disk up to {time}, which is not a time")
         elif newest is not None and time > newest:
             severity = Severity.NOTE if time <= written else Severity.WARNING
-            report.add(severity, path, f"says that {name} is on disk up to {time}, the newest message is of {newest}")
+            report.add(
+                severity, path, f"says that {name} is on disk up to {time}, but the newest message is from {newest}"
+            )
 
 
 def checkpoint_times(path: Path) -> tuple[int, int, int]:
@@ -96,9 +98,9 @@ def check_config(folder: Path, report: Report) -> Tables:
     bodies = [_check_json(folder / name, report) for name in sorted(bases)]
     for name in names:
         if name.endswith(_TEMPORARY):
-            report.note(folder / name, "is left over from a write that was cut short")
+            report.note(folder / name, "is left over from an interrupted write")
         elif name.removesuffix(_BACKUP) not in bases | _OTHERS:
-            report.note(folder / name, "is not known and left alone")
+            report.note(folder / name, "is unknown; left alone")
     return Tables(
         _the(TopicConfigSerializeWrapper, bodies),
         _the(ConsumerOffsetTable, bodies),
@@ -114,12 +116,12 @@ def check_offsets(folder: Path, tables: Tables, ends: Mapping[tuple[str, int], i
             topic, _, group = name.partition("@")
             for queue_id, offset in offsets.items():
                 if offset > (end := ends.get((topic, queue_id), offset)):
-                    what = f"group {group} goes on at {offset} in {topic}/{queue_id}, which ends at {end}"
+                    what = f"group {group} continues at {offset} in {topic}/{queue_id}, which ends at {end}"
                     report.warning(folder / "consumerOffset.json", what)
     if tables.delay_offsets is not None:
         for level, offset in tables.delay_offsets.offset_table.items():
             if offset > (end := ends.get((SCHEDULE_TOPIC, level - 1), offset)):
-                what = f"delivery of level {level} goes on at {offset}, its queue ends at {end}"
+                what = f"delivery of level {level} continues at {offset}, but its queue ends at {end}"
                 report.warning(folder / "delayOffset.json", what)
 
 
@@ -137,7 +139,7 @@ def _check_json(path: Path, report: Report) -> object:
             report.note(backup, backup_fault)
         return body
     if older is not None:
-        report.warning(path, f"{fault}; {backup.name} is taken instead")
+        report.warning(path, f"{fault}; {backup.name} is used instead")
     else:
         report.error(path, f"{fault}; {backup.name} {backup_fault}")
     return older
@@ -156,7 +158,7 @@ def _read(path: Path, kind: type[Body] | None) -> tuple[object, str]:
     try:
         table = fastjson.loads(data)
         if not isinstance(table, dict):
-            return None, "is no object"
+            return None, "is not a JSON object"
         return (table if kind is None else convert(kind, table)), ""
     except RemoteProtocolError as exc:
         return None, f"is torn: {exc}"

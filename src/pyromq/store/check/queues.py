@@ -137,16 +137,16 @@ class QueueCheck:
         if is_free(entry):
             self._fault(_Fault.MISSING, offset, physical, f"the message at {physical} has no entry")
         elif entry_size == PRE_BLANK_SIZE:
-            self._fault(_Fault.ELSEWHERE, offset, physical, f"the message at {physical} has a filler for an entry")
+            self._fault(_Fault.ELSEWHERE, offset, physical, f"the message at {physical} has only a filler for an entry")
         elif entry_physical != physical:
-            what = f"the entry points to {entry_physical}, its message is at {physical}"
+            what = f"the entry points to {entry_physical}, but its message is at {physical}"
             self._fault(_Fault.ELSEWHERE, offset, physical, what)
         elif entry_size == size and self._is_code(entry_code, tags_code):
             self._match()
         else:
             what = f"the entry has size {entry_size} and tags code {entry_code}, its message {size} and {tags_code}"
             if self._topic == SCHEDULE_TOPIC and entry_size == size:
-                what += "; is messageDelayLevel another one?"
+                what += "; was messageDelayLevel changed?"
             self._fault(_Fault.DIFFERENT, offset, physical, what)
 
     def _begin(self, offset: int) -> None:
@@ -166,7 +166,7 @@ class QueueCheck:
         if offset > due:
             if not self._pass(offset) and not self._store.damage.begins_between(self._last, physical):
                 report.error(
-                    f"{self._name}/{due}", f"the log has no message with this queue offset; it goes on with {offset}"
+                    f"{self._name}/{due}", f"the log has no message with this queue offset; it continues with {offset}"
                 )
             return offset
         self._passed = max(self._passed, due)
@@ -174,14 +174,13 @@ class QueueCheck:
         is_first = first is None or is_free(first) or ENTRY.unpack(first)[0] == physical
         if offset == 0 and not self._has_matched and is_first:
             report.note(
-                self._name, f"was deleted and made anew: {due - self._began} older messages of the log have no entry"
+                self._name,
+                f"was deleted and created again: {due - self._began} older messages of the log have no entry",
             )
             self._run = None
             self._held.clear()
         else:
-            report.error(
-                f"{self._name}/{offset}", f"the record at {physical} has this queue offset again, {due} was due"
-            )
+            report.error(f"{self._name}/{offset}", f"the record at {physical} repeats this queue offset; {due} was due")
         return offset
 
     def _pass(self, until: int) -> bool:
@@ -192,7 +191,7 @@ class QueueCheck:
             physical, size, _ = ENTRY.unpack(entry)
             if self._last < 0:
                 if is_free(entry):
-                    self._fault(_Fault.HOLLOW, number, physical, "nothing was written here, but behind it")
+                    self._fault(_Fault.HOLLOW, number, physical, "nothing was written here, but entries follow")
                     continue
                 if size == PRE_BLANK_SIZE:
                     continue  # older messages are gone
@@ -202,7 +201,7 @@ class QueueCheck:
                 continue
             if not is_free(entry) and physical >= store.log_start and not store.damage.covers(physical):
                 self._fault(
-                    _Fault.ORPHAN, number, physical, f"the entry points to {physical}, where no such message is"
+                    _Fault.ORPHAN, number, physical, f"the entry points to {physical}, where there is no such message"
                 )
                 told = True
         return told
@@ -229,11 +228,11 @@ class QueueCheck:
             elif store.damage.covers(physical):
                 continue
             elif physical >= log_end:
-                what = f"the entry points to {physical}, the log ends at {log_end}"
+                what = f"the entry points to {physical}, but the log ends at {log_end}"
                 self._fault(_Fault.BEYOND, number, physical, what)
             elif physical >= store.log_start:
                 self._fault(
-                    _Fault.ORPHAN, number, physical, f"the entry points to {physical}, where no such message is"
+                    _Fault.ORPHAN, number, physical, f"the entry points to {physical}, where there is no such message"
                 )
         self._end_run()
         self._report_held()
@@ -258,7 +257,8 @@ class QueueCheck:
         is_learnt = self._has_matched or not self._store.learns_delays
         if shift and not is_learnt and abs(shift) < _LONGEST_DELAY and shift % 1000 == 0:
             self._store.report.note(
-                self._name, f"the delay of this level is {shift // 1000:+d} s from the usual one, by messageDelayLevel"
+                self._name,
+                f"the delay of this level is {shift // 1000:+d} s off the default, as messageDelayLevel says",
             )
             self._shift = shift
         return shift == self._shift
@@ -290,7 +290,7 @@ class QueueCheck:
 
     def _report_held(self) -> None:
         for run in self._held:
-            what = run.what if run.first == run.last else f"{run.what}; so it is up to offset {run.last}"
+            what = run.what if run.first == run.last else f"{run.what}; the same up to offset {run.last}"
             if run.fault is not _Fault.MISSING or not self._is_deleted:
                 self._store.report.add(self._severity(run), f"{self._name}/{run.first}", what)
         self._held.clear()

@@ -142,11 +142,11 @@ class StoreCheck:
     def _refuse_others(self) -> None:
         root = self.root
         if not root.is_dir():
-            raise StoreError(f"{root} is no folder")
+            raise StoreError(f"{root} is not a folder")
         refuse_foreign_store(root)
         folders = (*self._config.commit_log_folders, root / CONSUME_QUEUE)
         if not any(folder.is_dir() for folder in folders) and not (root / CHECKPOINT).exists():
-            raise StoreError(f"{root} is not a store: it has no folder {COMMIT_LOG}")
+            raise StoreError(f"{root} is not a store: it has no {COMMIT_LOG} folder")
 
     def run(self) -> Iterator[Finding]:
         """Everything that is found, as it is found. StoreError if a folder cannot be read."""
@@ -219,20 +219,20 @@ class StoreCheck:
         report, root = self._report, self.root
         user = user_of(root)
         if user:
-            report.note(root / LOCK, f"the store is in use by {user}; what is found may be about to change")
+            report.note(root / LOCK, f"the store is in use by {user}; it may change while it is being checked")
         elif (root / ABORT).exists():
             report.note(root / ABORT, "the last stop was a crash; the next start recovers the store")
         for entry in listed(root, report):
             if entry.name not in _KNOWN:
-                report.note(root / entry.name, "is not known and left alone")
+                report.note(root / entry.name, "is unknown; left alone")
         for topic in listed(root / CONSUME_QUEUE, report):
             path = root / CONSUME_QUEUE / topic.name
             if not topic.is_dir():
-                report.note(path, "is not known and left alone")
+                report.note(path, "is unknown; left alone")
                 continue
             for queue in listed(path, report):
                 if not (queue.name.isascii() and queue.name.isdecimal() and queue.is_dir()):
-                    report.note(path / queue.name, "is no queue and left alone")
+                    report.note(path / queue.name, "is not a queue; left alone")
         if not any(folder.is_dir() for folder in self._config.commit_log_folders):
             report.error(root / COMMIT_LOG, "is missing")
 
@@ -260,13 +260,11 @@ class StoreCheck:
         paths = []
         for entry in listed(folder, self._report):
             if entry.is_dir():
-                self._report.note(folder / entry.name, "is not known and left alone")
+                self._report.note(folder / entry.name, "is unknown; left alone")
             elif is_index_name(entry.name):
                 paths.append(folder / entry.name)
             else:
-                self._report.error(
-                    folder / entry.name, "is no index file; PyroMQ does not start before it is moved away"
-                )
+                self._report.error(folder / entry.name, "is not an index file; move it away, or PyroMQ will not start")
         self.index_files = len(paths)
         if not paths:
             return None

@@ -92,9 +92,7 @@ class IndexFiles:
         self._files = [IndexFile.load(path, self._geometry) for path in self._paths()]
         for file in list(self._files):
             if not file.is_plausible:
-                logger.warning(
-                    "index file %s has a damaged header; keeping those of its entries that make sense", file.path
-                )
+                logger.warning("index file %s has a damaged header; keeping the entries that make sense", file.path)
                 self._cut_back_file(file, _NO_OFFSET)
             elif crashed and (not file.is_full or file.header.end_time >= checkpoint_time):
                 # Even if the header is an old one: slots may have been written since, without it.
@@ -106,7 +104,7 @@ class IndexFiles:
             if path.is_dir():
                 continue
             if not _NAME.fullmatch(path.name):
-                raise StoreError(f"{path} is no index file; move it away")
+                raise StoreError(f"{path} is not an index file; move it away")
             paths.append(path)
         if paths and paths[-1].stat().st_size == 0:
             # Made just before a crash; nothing was ever in it.
@@ -277,7 +275,7 @@ class IndexFiles:
             seed = last.header if last is not None else IndexHeader()
             self._growing = GrowingIndexFile.create(self._new_path(), self._geometry, seed, self._disk)
             self._files.append(self._growing)
-            logger.info("index file %s made", self._growing.path.name)
+            logger.info("index file %s created", self._growing.path.name)
         return self._growing
 
     def _new_path(self) -> Path:
@@ -362,7 +360,9 @@ class IndexFiles:
             if file.header.next_entry == 1:  # made just before a crash, and not written to since
                 continue
             if file.header.begin_offset < before:
-                yield f"{file.path}: begins at offset {file.header.begin_offset}, the file before it ends at {before}"
+                yield (
+                    f"{file.path}: begins at offset {file.header.begin_offset}, but the file before it ends at {before}"
+                )
             before = file.header.end_offset
 
 

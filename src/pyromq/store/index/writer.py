@@ -296,7 +296,7 @@ def check(file: IndexFile) -> Iterator[str]:
             after = int(entries["physical_offset"][-1])
             if first == 1 and entries["physical_offset"][0] != header.begin_offset:
                 begin = entries["physical_offset"][0]
-                yield f"{file.path}: begins at offset {begin}, its header says {header.begin_offset}"
+                yield f"{file.path}: begins at offset {begin}, but its header says {header.begin_offset}"
             previous = link(table, entries["hash"] % file.geometry.slots, np.arange(first, first + len(entries)))
             wrong = (entries["previous"] != previous).nonzero()[0]
             if len(wrong):
@@ -305,9 +305,9 @@ def check(file: IndexFile) -> Iterator[str]:
     if len(wrong):
         yield f"{file.path}: {len(wrong)} slots point to the wrong entry, the first is {wrong[0]}"
     if header.next_entry > 1 and after != header.end_offset:
-        yield f"{file.path}: ends at offset {after}, its header says {header.end_offset}"
+        yield f"{file.path}: ends at offset {after}, but its header says {header.end_offset}"
     if (used := np.count_nonzero(table)) != header.slots_used:
-        yield f"{file.path}: {used} slots are in use, its header says {header.slots_used}"
+        yield f"{file.path}: {used} slots are in use, but its header says {header.slots_used}"
 
 
 def _read_slots(fd: int, file: IndexFile) -> NDArray[np.int32]:

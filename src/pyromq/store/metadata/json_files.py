@@ -79,7 +79,7 @@ class JsonFile:
         try:
             value = _read(self.path, use)
         except RemoteProtocolError as exc:
-            logger.warning("%s cannot be used: %s; looking for %s", self.path, exc, self.backup.name)
+            logger.warning("%s cannot be used: %s; trying %s", self.path, exc, self.backup.name)
         else:
             if value is not None:
                 self._is_sound = True

@@ -60,7 +60,7 @@ class ConsumeQueue(QueueEntries):
         if physical + size <= self.max_physical:
             return False
         if not 0 <= offset < _LARGEST_OFFSET:
-            logger.warning("%r: the record at %d claims the offset %d; passed over", self, physical, offset)
+            logger.warning("%r: the record at %d claims the offset %d; skipped", self, physical, offset)
             return False
         if self.held is not None:
             self.settle(is_new=offset == 1)
@@ -76,7 +76,7 @@ class ConsumeQueue(QueueEntries):
         elif offset < self.max_offset:
             return False
         elif offset > self.max_offset and not self.fill_up_to(offset):
-            logger.warning("%r: the record at %d claims the offset %d; passed over", self, physical, offset)
+            logger.warning("%r: the record at %d claims the offset %d; skipped", self, physical, offset)
             return False
         if self.gap is not None and offset == self.gap.offset:
             self.gap = None

@@ -122,7 +122,7 @@ def test_a_log_in_several_folders_is_one_log(tmp_path):
     (tmp_path / "b" / segment_name(LOG)).unlink()
     (finding,) = check_store(tmp_path / "store", config(tmp_path, commit_log_paths=paths))
     assert finding.where == f"{tmp_path}/a/{segment_name(2 * LOG)}"
-    assert finding.what == f"begins at {2 * LOG}, the file before it ends at {LOG}"
+    assert finding.what == f"begins at {2 * LOG}, but the file before it ends at {LOG}"
 
 
 def test_a_deleted_topic_leaves_its_messages_in_the_log(tmp_path):
@@ -150,14 +150,14 @@ def test_a_topic_that_was_made_anew_is_a_note(tmp_path):
         store.put([(store.queue("Orders", 1), [message()])])
     store.close()
     assert found(tmp_path) == [
-        "note: Orders/1: was deleted and made anew: 9 older messages of the log have no entry",
+        "note: Orders/1: was deleted and created again: 9 older messages of the log have no entry",
     ]
 
 
 def test_the_tags_code_of_a_delayed_message_is_its_time(root):
     (what,) = found(root, delay_levels="1s 2s 3s")
     assert what.startswith("error: SCHEDULE_TOPIC_XXXX/2/0: the entry has size ")
-    assert what.endswith("; is messageDelayLevel another one?")
+    assert what.endswith("; was messageDelayLevel changed?")
 
 
 def test_delay_levels_that_nobody_told_are_learnt(tmp_path):
@@ -166,7 +166,7 @@ def test_delay_levels_that_nobody_told_are_learnt(tmp_path):
         store.put([(store.queue("SCHEDULE_TOPIC_XXXX", 2), [message("DELAY=3")])])
     store.close()
     assert found(tmp_path, delay_levels="1s 2s 3s") == []
-    note = "note: SCHEDULE_TOPIC_XXXX/2: the delay of this level is -7 s from the usual one, by messageDelayLevel"
+    note = "note: SCHEDULE_TOPIC_XXXX/2: the delay of this level is -7 s off the default, as messageDelayLevel says"
     assert [str(finding) for finding in check_store(tmp_path)] == [note]
     flip(queue_file(tmp_path, "SCHEDULE_TOPIC_XXXX", 2), 2 * ENTRY.size - 1)
     assert [str(finding).split(": ")[1] for finding in check_store(tmp_path)][1:] == ["SCHEDULE_TOPIC_XXXX/2/1"]
@@ -205,7 +205,7 @@ def test_a_store_that_is_in_use_by_this_process_stays_locked(tmp_path):
     store = opened(tmp_path)
     store.put([(store.queue("Orders", 0), [message()])])
     texts = found(tmp_path)
-    assert texts[0] == "note: lock: the store is in use by this process; what is found may be about to change"
+    assert texts[0] == "note: lock: the store is in use by this process; it may change while it is being checked"
     with pytest.raises(StoreError, match="in use"):
         opened(tmp_path)
     program = f"import fcntl; fcntl.lockf(open({str(tmp_path / 'lock')!r}, 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)"
@@ -224,7 +224,7 @@ def test_a_store_that_is_in_use_by_another_process(root):
         assert other.stdout is not None
         other.stdout.readline()
         assert found(root) == [
-            f"note: lock: the store is in use by process {other.pid}; what is found may be about to change"
+            f"note: lock: the store is in use by process {other.pid}; it may change while it is being checked"
         ]
         assert other.stdin is not None
         other.stdin.close()
@@ -245,7 +245,7 @@ def test_nothing_is_changed(root):
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.touch()])
 def test_what_is_no_store(tmp_path, make):
     make(tmp_path / "x")
-    with pytest.raises(StoreError, match=r"is no folder|is not a store"):
+    with pytest.raises(StoreError, match=r"is not a folder|is not a store"):
         check_store(tmp_path / "x")
 
 
@@ -275,7 +275,7 @@ def test_a_quick_check_looks_at_the_ends_only(tmp_path):
     overwrite(queue_file(tmp_path, "Six", 0), 3 * ENTRY.size, ENTRY.pack(end + 5, 100, 0))
     assert [str(finding).split(": ", 2)[2] for finding in check_store(tmp_path, config(tmp_path), quick=True)] == [
         f"record at {all_records[-1].physical_offset}: body does not match its CRC",
-        f"the entry points to {end + 5}, the log ends at {end}",
+        f"the entry points to {end + 5}, but the log ends at {end}",
     ]
 
 
@@ -325,7 +325,9 @@ def test_a_size_that_a_record_only_claims_is_not_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "pread", pread)
     texts = [finding.what for finding in check_store(tmp_path)]
-    assert texts == ["record at 0: record of 536870912 bytes, larger than any message; no other follows in this file"]
+    assert texts == [
+        "record at 0: record of 536870912 bytes, larger than any message; no other record follows in this file"
+    ]
     assert largest <= 1 << 20
 
 

@@ -44,14 +44,14 @@ def entry_at(number: int) -> int:
     ("at", "data", "what"),
     [
         (36, "7fffffff", "error: the header is damaged"),
-        (32, "00000001", "error: {used} slots are in use, its header says 1"),
+        (32, "00000001", "error: {used} slots are in use, but its header says 1"),
         (entry_at(5) + 16, "00000007", "error: 1 entries are chained wrongly, the first is 5"),
         (entry_at(5) + 4, "0000000000000001", "error: entry 5 is damaged or out of order"),
-        (entry_at(5) + 12, "00000063", "warning: entry 5: the entry has another time than its message"),
-        (0, "0000018bcfe56bff", "warning: begins at time 1700000001023, its first message was stored at {begin}"),
-        (8, "0000018bcfe56bff", "warning: ends at time 1700000001023, its last message was stored at {end}"),
-        (entry_at(0), "01", "warning: byte {zeroth} is not zero, although no entry is there"),
-        (entry_at(59), "01", "warning: byte {behind} is not zero, although no entry is there"),
+        (entry_at(5) + 12, "00000063", "warning: entry 5: the entry and its message have different times"),
+        (0, "0000018bcfe56bff", "warning: begins at time 1700000001023, but its first message was stored at {begin}"),
+        (8, "0000018bcfe56bff", "warning: ends at time 1700000001023, but its last message was stored at {end}"),
+        (entry_at(0), "01", "warning: byte {zeroth} is not zero, although it holds no entry"),
+        (entry_at(59), "01", "warning: byte {behind} is not zero, although it holds no entry"),
     ],
 )
 def test_an_index_file_that_changed(root, at, data, what):
@@ -70,7 +70,7 @@ def test_an_entry_of_the_index_with_another_key(root):
     overwrite(path, entry_at(11), INDEX_ENTRY.pack(key_hash + GEOMETRY.slots, offset, seconds, previous))
     assert found(root) == [
         f"error: index/{path.name}: entry 11: the entry points to {offset}, where the message has no such key",
-        f"warning: index: a key of the message at {offset} has no entry; a look-up does not find them",
+        f"warning: index: a key of the message at {offset} has no entry; lookups do not find them",
     ]
 
 
@@ -108,8 +108,8 @@ def test_keys_that_the_index_misses(root):
     rebuilt_index(root, lambda record: record not in lost)
     offsets = [record.physical_offset for record in lost]
     assert found(root) == [
-        f"warning: index: a key of the message at {offset} has no entry, nor have the 2 keys behind it; "
-        "a look-up does not find them"
+        f"warning: index: a key of the message at {offset} has no entry, nor do the 2 keys after it; "
+        "lookups do not find them"
         for offset in offsets
     ]
 
@@ -118,8 +118,8 @@ def test_an_index_that_lags(root):
     six = in_queue(root, "Six", 0)[0]
     rebuilt_index(root, lambda record: record.physical_offset < six.physical_offset)
     what = (
-        f"index: a key of the message at {six.physical_offset} has no entry, nor have the 1 keys behind it; "
-        "a look-up does not find them"
+        f"index: a key of the message at {six.physical_offset} has no entry, nor do the 1 keys after it; "
+        "lookups do not find them"
     )
     assert found(root) == [f"warning: {what}"]
     (root / "abort").touch()
@@ -168,7 +168,7 @@ def test_an_entry_of_the_index_beyond_the_log(root):
     end = log_end(root)
     rebuilt_index(root, lambda record: True, ("Orders", b"KEYS\x01x", end + 10, records(root)[-1].store_timestamp))
     (text,) = found(root)
-    assert text.endswith(f"the entry points to {end + 10}, the log ends at {end}")
+    assert text.endswith(f"the entry points to {end + 10}, but the log ends at {end}")
     assert text.startswith("error: index/")
     (root / "abort").touch()
     assert found(root)[1].startswith("note: index/")
@@ -191,15 +191,15 @@ def test_an_index_of_another_size(root):
 
 def test_an_index_file_that_was_just_being_made(root):
     (root / "index" / "99990101000000000").touch()
-    assert found(root) == ["warning: index/99990101000000000: has no bytes; it was just being made"]
+    assert found(root) == ["warning: index/99990101000000000: is empty; it was just being created"]
 
 
 def test_strangers_in_the_index(root):
     (root / "index" / "x").touch()
     (root / "index" / "folder").mkdir()
     assert found(root) == [
-        "note: index/folder: is not known and left alone",
-        "error: index/x: is no index file; PyroMQ does not start before it is moved away",
+        "note: index/folder: is unknown; left alone",
+        "error: index/x: is not an index file; move it away, or PyroMQ will not start",
     ]
 
 

@@ -106,16 +106,14 @@ def test_a_blank_record_of_another_size(root):
 def test_a_file_that_breaks_off_without_a_blank_record(root):
     at = blank_at(root)
     write_log(root, at, bytes(8))
-    assert found(root) == [
-        f"error: {log_file(LOG)}: goes on with the log, which broke off at {at} without a blank record"
-    ]
+    assert found(root) == [f"error: {log_file(LOG)}: continues the log, which broke off at {at} without a blank record"]
 
 
 def test_something_else_where_a_blank_record_belongs(root):
     at = blank_at(root)
     write_log(root, at, b"nonsense")
     assert found(root) == [
-        f"error: {log_file(0)}: record at {at}: unknown magic 0x656e7365; no other follows in this file"
+        f"error: {log_file(0)}: record at {at}: unknown magic 0x656e7365; no other record follows in this file"
     ]
 
 
@@ -129,7 +127,7 @@ def test_a_file_that_is_filled_to_the_last_byte(tmp_path):
     shutil.rmtree(tmp_path / "consumequeue" / "TestTopic" / "3")
     told = StoreConfig(commit_log_file_size=1049, consume_queue_file_size=200, hash_slots=4, index_entries=6)
     texts = [str(finding) for finding in check_store(tmp_path, told)]
-    assert f"error: {path}: the file ends 0 bytes behind the last record" in texts
+    assert f"error: {path}: the file ends 0 bytes after the last record" in texts
 
 
 def test_zeros_in_the_middle_of_the_log(root):
@@ -144,7 +142,7 @@ def test_zeros_up_to_the_end_of_a_file(root):
     start = records(root)[3].physical_offset
     write_log(root, start, bytes(LOG - start))
     assert found(root) == [
-        f"error: {log_file(LOG)}: goes on with the log, which broke off at {start} without a blank record"
+        f"error: {log_file(LOG)}: continues the log, which broke off at {start} without a blank record"
     ]
 
 
@@ -152,7 +150,7 @@ def test_zeros_up_to_the_end_of_a_file(root):
 def test_garbage_behind_the_end_of_the_log(root, distance):
     end = log_end(root)
     write_log(root, end + distance, b"\x01")
-    what = f"bytes behind the end of the log are not zero: it ends at {end}, they begin at {end + distance}"
+    what = f"bytes after the end of the log are not zero: it ends at {end}, they begin at {end + distance}"
     assert found(root) == [f"warning: {log_file(end)}: {what}"]
 
 
@@ -160,7 +158,7 @@ def test_garbage_right_behind_the_last_record(root):
     end = log_end(root)
     write_log(root, end, b"garbage!")
     assert found(root) == [
-        f"error: {log_file(end)}: record at {end}: unknown magic 0x61676521; no other follows in this file"
+        f"error: {log_file(end)}: record at {end}: unknown magic 0x61676521; no other record follows in this file"
     ]
 
 
@@ -187,7 +185,7 @@ def test_an_old_record_that_came_back_to_life(root):
     assert end % LOG + old.size < LOG
     write_log(root, end, data)
     assert found(root) == [
-        f"error: {log_file(end)}: record at {end}: record belongs to 0; no other follows in this file"
+        f"error: {log_file(end)}: record at {end}: record belongs to 0; no other record follows in this file"
     ]
 
 
@@ -202,7 +200,7 @@ def test_a_file_made_in_advance(root):
 
 def test_a_file_that_is_missing(root):
     (root / log_file(LOG)).unlink()
-    assert found(root) == [f"error: {log_file(2 * LOG)}: begins at {2 * LOG}, the file before it ends at {LOG}"]
+    assert found(root) == [f"error: {log_file(2 * LOG)}: begins at {2 * LOG}, but the file before it ends at {LOG}"]
 
 
 def test_a_file_that_was_cut(root):
@@ -218,7 +216,7 @@ def test_a_file_that_is_too_long(root):
 @pytest.mark.parametrize("name", ["x.tmp", "123", segment_name(0) + ".bak"])
 def test_a_stray_file_in_the_log(root, name):
     (root / "commitlog" / name).touch()
-    assert found(root) == [f"error: commitlog/{name}: is no segment; brokers do not start before it is moved away"]
+    assert found(root) == [f"error: commitlog/{name}: is not a segment; move it away, or brokers will not start"]
 
 
 def test_a_file_between_two_segments(root):

@@ -26,18 +26,21 @@ def test_a_checkpoint_beyond_the_newest_message(root, number):
     for time_, severity in ((newest + 1, "note"), (2**62, "warning")):
         overwrite(root / "checkpoint", 8 * number, struct.pack(">q", time_))
         assert found(root) == [
-            f"{severity}: checkpoint: says that {name} is on disk up to {time_}, the newest message is of {newest}"
+            (
+                f"{severity}: checkpoint: says that {name} is on disk up to {time_}, "
+                f"but the newest message is from {newest}"
+            )
         ]
 
 
 def test_a_checkpoint_with_a_time_that_is_none(root):
     overwrite(root / "checkpoint", 8, struct.pack(">q", -5))
-    assert found(root) == ["warning: checkpoint: says that the consume queues is on disk up to -5, which is no time"]
+    assert found(root) == ["warning: checkpoint: says that the consume queues is on disk up to -5, which is not a time"]
 
 
 def test_unknown_files_are_noted_and_left_alone(root):
     (root / "notes.txt").write_text("mine")
-    assert found(root) == ["note: notes.txt: is not known and left alone"]
+    assert found(root) == ["note: notes.txt: is unknown; left alone"]
     assert (root / "notes.txt").read_text() == "mine"
 
 
@@ -49,14 +52,14 @@ TOPICS = '{"dataVersion":{"counter":1,"timestamp":1},"topicConfigTable":{"T":{"t
     [
         ({"x.json": "{}"}, []),
         ({"x.json": '{"offsetTable":{1:2,3:9\n\t}}'}, []),
-        ({"x.json": "{", "x.json.bak": "{}"}, ["warning: config/x.json: is torn: {}; x.json.bak is taken instead"]),
+        ({"x.json": "{", "x.json.bak": "{}"}, ["warning: config/x.json: is torn: {}; x.json.bak is used instead"]),
         ({"x.json": "{"}, ["error: config/x.json: is torn: {}; x.json.bak is missing"]),
         ({"x.json": "", "x.json.bak": "{"}, ["error: config/x.json: is empty; x.json.bak is torn: {}"]),
-        ({"x.json": "[]"}, ["error: config/x.json: is no object; x.json.bak is missing"]),
-        ({"x.json.bak": "{}"}, ["warning: config/x.json: is missing; x.json.bak is taken instead"]),
+        ({"x.json": "[]"}, ["error: config/x.json: is not a JSON object; x.json.bak is missing"]),
+        ({"x.json.bak": "{}"}, ["warning: config/x.json: is missing; x.json.bak is used instead"]),
         ({"x.json": "{}", "x.json.bak": "{"}, ["note: config/x.json.bak: is torn: {}"]),
-        ({"x.json.tmp": "{"}, ["note: config/x.json.tmp: is left over from a write that was cut short"]),
-        ({"x": "?"}, ["note: config/x: is not known and left alone"]),
+        ({"x.json.tmp": "{"}, ["note: config/x.json.tmp: is left over from an interrupted write"]),
+        ({"x": "?"}, ["note: config/x: is unknown; left alone"]),
         ({"consumerOffset.json": '{"offsetTable":[]}', "consumerOffset.json.bak": "{}"}, ["warning"]),
     ],
 )
@@ -77,6 +80,6 @@ def test_offsets_behind_the_ends_of_queues(root):
     (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{"Orders@g":{0:6,1:10},"Gone@g":{0:5}}}')
     (root / "config" / "delayOffset.json").write_text('{"offsetTable":{3:2,4:7}}')
     assert found(root) == [
-        "warning: config/consumerOffset.json: group g goes on at 10 in Orders/1, which ends at 9",
-        "warning: config/delayOffset.json: delivery of level 3 goes on at 2, its queue ends at 1",
+        "warning: config/consumerOffset.json: group g continues at 10 in Orders/1, which ends at 9",
+        "warning: config/delayOffset.json: delivery of level 3 continues at 2, but its queue ends at 1",
     ]

@@ -49,7 +49,7 @@ def test_another_queue_in_a_record(root):
     record = in_queue(root)[3]
     write_log(root, record.physical_offset + QUEUE_ID_AT, struct.pack(">i", 77))
     at = record.physical_offset
-    orphan = f"error: Orders/1/3: the entry points to {at}, where no such message is"
+    orphan = f"error: Orders/1/3: the entry points to {at}, where there is no such message"
     # Our store knows which queues there were when it was closed.
     assert found(root) == [orphan]
     (root / "queueends.json").unlink()
@@ -62,7 +62,7 @@ def test_a_negative_queue_offset(root):
     at = record.physical_offset
     assert found(root) == [
         f"error: Six/0: the record at {at} has the queue offset -1",
-        f"error: Six/0/0: the entry points to {at}, where no such message is",
+        f"error: Six/0/0: the entry points to {at}, where there is no such message",
     ]
 
 
@@ -83,11 +83,11 @@ def test_messages_that_were_lost_before(tmp_path):
     path.write_bytes((data[:40] + PRE_BLANK * 2 + data[40:60]).ljust(200, b"\0"))
     overwrite(tmp_path / "commitlog" / segment_name(1200), QUEUE_OFFSET_AT, struct.pack(">q", 4))
     assert [str(finding) for finding in check_store(tmp_path)] == [
-        "warning: TestTopic/3/2: a message was lost; a filler keeps its place; so it is up to offset 3"
+        "warning: TestTopic/3/2: a message was lost; a filler keeps its place; the same up to offset 3"
     ]
     path.write_bytes((data[:40] + bytes(40) + data[40:60]).ljust(200, b"\0"))
     assert [str(finding) for finding in check_store(tmp_path)] == [
-        "error: TestTopic/3/2: the log has no message with this queue offset; it goes on with 4"
+        "error: TestTopic/3/2: the log has no message with this queue offset; it continues with 4"
     ]
 
 
@@ -96,8 +96,8 @@ def test_a_queue_offset_that_was_given_twice(tmp_path):
     overwrite(tmp_path / "commitlog" / segment_name(1200), QUEUE_OFFSET_AT, struct.pack(">q", 1))
     write_entry(tmp_path, 2, bytes(20), "TestTopic", 3)
     assert [str(finding) for finding in check_store(tmp_path)] == [
-        "error: TestTopic/3/1: the record at 1200 has this queue offset again, 2 was due",
-        "error: TestTopic/3/1: the entry points to 112, its message is at 1200",
+        "error: TestTopic/3/1: the record at 1200 repeats this queue offset; 2 was due",
+        "error: TestTopic/3/1: the entry points to 112, but its message is at 1200",
     ]
 
 
@@ -107,7 +107,7 @@ def test_a_queue_offset_that_was_given_twice(tmp_path):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ((1, 0, 0), "the entry points to {0}, its message is at {1}"),
+        ((1, 0, 0), "the entry points to {0}, but its message is at {1}"),
         ((0, 1, 0), "the entry has size {2} and tags code 112785, its message {3} and 112785"),
         ((0, 0, 1), "the entry has size {3} and tags code 112786, its message {3} and 112785"),
     ],
@@ -140,29 +140,29 @@ def test_an_entry_that_was_never_written(root):
 def test_a_filler_in_place_of_an_entry(root):
     record = in_queue(root)[4]
     write_entry(root, 4, PRE_BLANK)
-    assert found(root) == [f"error: Orders/1/4: the message at {record.physical_offset} has a filler for an entry"]
+    assert found(root) == [f"error: Orders/1/4: the message at {record.physical_offset} has only a filler for an entry"]
 
 
 def test_a_page_of_a_queue_that_is_lost(root):
     write_entry(root, 2, bytes(100))
     at = in_queue(root)[2].physical_offset
-    assert found(root) == [f"error: Orders/1/2: the message at {at} has no entry; so it is up to offset 6"]
+    assert found(root) == [f"error: Orders/1/2: the message at {at} has no entry; the same up to offset 6"]
 
 
 def test_entries_that_moved(root):
     entries = queue_file(root).read_bytes()
     write_entry(root, 1, entries[:-20])
     offsets = [record.physical_offset for record in in_queue(root)]
-    what = f"the entry points to {offsets[0]}, its message is at {offsets[1]}; so it is up to offset 8"
+    what = f"the entry points to {offsets[0]}, but its message is at {offsets[1]}; the same up to offset 8"
     assert found(root) == [
         f"error: Orders/1/1: {what}",
-        f"error: Orders/1/9: the entry points to {offsets[8]}, where no such message is",
+        f"error: Orders/1/9: the entry points to {offsets[8]}, where there is no such message",
     ]
 
 
 def test_a_queue_that_lags(root):
     write_entry(root, 5, bytes(100))
-    what = f"Orders/1/5: the message at {in_queue(root)[5].physical_offset} has no entry; so it is up to offset 8"
+    what = f"Orders/1/5: the message at {in_queue(root)[5].physical_offset} has no entry; the same up to offset 8"
     assert found(root) == [f"error: {what}"]
     # After a crash the next start makes them anew, if the checkpoint does not promise that they are on disk.
     (root / "abort").touch()
@@ -176,7 +176,7 @@ def test_a_queue_that_lags(root):
 def test_a_queue_that_is_gone(root):
     shutil.rmtree(root / "consumequeue" / "Orders" / "1")
     at = in_queue(root)[0].physical_offset
-    assert found(root) == [f"error: Orders/1/0: the message at {at} has no entry; so it is up to offset 8"]
+    assert found(root) == [f"error: Orders/1/0: the message at {at} has no entry; the same up to offset 8"]
 
 
 @pytest.fixture
@@ -192,20 +192,20 @@ def long_queue(tmp_path: Path) -> Path:
 
 def test_the_first_file_of_a_queue_is_gone(long_queue):
     queue_file(long_queue, "Long", 0).unlink()
-    assert found(long_queue) == ["error: Long/0/0: the message at 0 has no entry; so it is up to offset 9"]
+    assert found(long_queue) == ["error: Long/0/0: the message at 0 has no entry; the same up to offset 9"]
 
 
 def test_a_file_in_the_middle_of_a_queue_is_gone(long_queue):
     queue_file(long_queue, "Long", 0, 200).unlink()
     assert found(long_queue) == [
-        f"error: consumequeue/Long/0/{segment_name(400)}: begins at 400, the file before it ends at 200"
+        f"error: consumequeue/Long/0/{segment_name(400)}: begins at 400, but the file before it ends at 200"
     ]
 
 
 def test_the_last_file_of_a_queue_is_gone(long_queue):
     queue_file(long_queue, "Long", 0, 600).unlink()
     at = records(long_queue)[30].physical_offset
-    assert found(long_queue) == [f"error: Long/0/30: the message at {at} has no entry; so it is up to offset 34"]
+    assert found(long_queue) == [f"error: Long/0/30: the message at {at} has no entry; the same up to offset 34"]
 
 
 def test_a_queue_file_that_was_cut(long_queue):
@@ -226,13 +226,13 @@ def test_the_beginning_of_a_queue_may_be_fillers_but_not_nothing(long_queue, tmp
     overwrite(path, 0, PRE_BLANK * count)
     assert found(long_queue) == []
     overwrite(path, 0, bytes(20))
-    assert found(long_queue) == ["error: Long/0/10: nothing was written here, but behind it"]
+    assert found(long_queue) == ["error: Long/0/10: nothing was written here, but entries follow"]
 
 
 def test_an_entry_beyond_the_end_of_the_log(root):
     end = log_end(root)
     write_entry(root, 9, ENTRY.pack(end, 100, 0))
-    what = f"Orders/1/9: the entry points to {end}, the log ends at {end}"
+    what = f"Orders/1/9: the entry points to {end}, but the log ends at {end}"
     assert found(root) == [f"error: {what}"]
     (root / "abort").touch()
     assert found(root)[1:] == [f"note: {what}"]
@@ -240,7 +240,7 @@ def test_an_entry_beyond_the_end_of_the_log(root):
 
 def test_an_entry_of_a_message_that_was_never_there(root):
     write_entry(root, 9, ENTRY.pack(100, 100, 0))
-    assert found(root) == ["error: Orders/1/9: the entry points to 100, where no such message is"]
+    assert found(root) == ["error: Orders/1/9: the entry points to 100, where there is no such message"]
 
 
 def test_a_filler_at_the_end_of_a_queue(root):
@@ -259,7 +259,7 @@ def test_a_queue_whose_messages_are_all_gone_from_the_log(tmp_path):
     assert list(check_store(tmp_path)) == []
     write_entry(tmp_path, 1, ENTRY.pack(1250, 100, 0), "TestTopic", 0)
     (finding,) = check_store(tmp_path)
-    assert str(finding) == "error: TestTopic/0/1: the entry points to 1250, where no such message is"
+    assert str(finding) == "error: TestTopic/0/1: the entry points to 1250, where there is no such message"
 
 
 def test_strangers_among_the_queues(root):
@@ -267,9 +267,9 @@ def test_strangers_among_the_queues(root):
     (root / "consumequeue" / "Orders" / "lost+found").mkdir()
     (root / "consumequeue" / "README").touch()
     assert found(root) == [
-        "note: consumequeue/Orders/lost+found: is no queue and left alone",
-        "note: consumequeue/README: is not known and left alone",
-        "error: consumequeue/Orders/1/x: is no segment; brokers do not start before it is moved away",
+        "note: consumequeue/Orders/lost+found: is not a queue; left alone",
+        "note: consumequeue/README: is unknown; left alone",
+        "error: consumequeue/Orders/1/x: is not a segment; move it away, or brokers will not start",
     ]
 
 

@@ -676,12 +676,12 @@ def test_a_file_that_shrinks_under_our_hands_is_an_error_with_its_path(make_inde
 @pytest.mark.parametrize(
     ("at", "value", "finding"),
     [
-        (16, 99, "begins at offset 100, its header says 99"),
-        (24, 900, "ends at offset 800, its header says 900"),
-        (32, 7 << 32 | 9, "1 slots are in use, its header says 7"),
+        (16, 99, "begins at offset 100, but its header says 99"),
+        (24, 900, "ends at offset 800, but its header says 900"),
+        (32, 7 << 32 | 9, "1 slots are in use, but its header says 7"),
         (32, 1 << 32 | 99, "header is damaged"),
         (32, 1 << 32 | 10, "entry 9 is damaged"),
-        (32, 1 << 32 | 8, "ends at offset 700, its header says 800"),
+        (32, 1 << 32 | 8, "ends at offset 700, but its header says 800"),
     ],
 )
 def test_the_checker_finds_a_wrong_header(chain, at, value, finding):
