@@ -221,9 +221,9 @@ def test_a_wrong_key_fails_naming_the_topic_and_no_key_is_shown(spark, java_pack
             def write(rows: DataFrame = frame, **options: str) -> None:
                 rows.write.format("rocketmq").options(**{**given, **options}).mode("append").save()
 
-            with pytest.raises(Exception, match="writing to topic allowed needs the right PUB") as wrong:
+            with pytest.raises(Exception, match="writing to topic allowed needs the PUB permission") as wrong:
                 write(secretKey="wr0ng-s3cr3t")
-            with pytest.raises(Exception, match="writing to topic denied needs the right PUB") as denied:
+            with pytest.raises(Exception, match="writing to topic denied needs the PUB permission") as denied:
                 write(frame.where("body = '3'"), topic="denied")  # alone: brokers of 4.9 do not ask at batches
             for caught in (wrong, denied):
                 assert "s3cr3t" not in str(caught.value)

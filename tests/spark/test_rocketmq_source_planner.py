@@ -266,7 +266,7 @@ def test_a_queue_that_is_away_is_waited_for_but_not_for_ever(topics, planner_for
     start = StreamOffset({queue(topic, 0): 0, away: 17})
     assert planner_for(topic).latest(start, ALL).ends == {queue(topic, 0): 1, away: 17}
     impatient = planner_for(topic, brokerGoneTimeout="0s")
-    with pytest.raises(RouteNotFound, match=r"queue 0 of .* on broker-b has been away"):
+    with pytest.raises(RouteNotFound, match=r"queue 0 of .* on broker-b has been unreachable"):
         impatient.latest(start, ALL)
 
 

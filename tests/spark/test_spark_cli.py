@@ -145,7 +145,7 @@ def test_the_doctor_prints_what_it_finds_and_exits_by_it(topics, capfd):
     assert main(["doctor", "--namesrv", topics.cluster.namesrv, *LOCAL]) == 0
     assert capfd.readouterr().out.endswith("all is well\n")
     assert main(["doctor", "--namesrv", "127.0.0.1:1", *LOCAL]) == 1
-    assert "problem: the brokers are not known" in capfd.readouterr().out
+    assert "problem: cannot find the brokers" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_the_doctor_prints_what_it_finds_and_exits_by_it(topics, capfd):
     [
         (["run", "no-such.py"], "'no-such.py' does not exist"),
         (["run", "data.csv"], "data.csv is neither FILE.py nor FILE.sql"),
-        (["run", "data.sql", "3"], "a file of SQL takes arguments name=value, for :name in it, not '3'"),
+        (["run", "data.sql", "3"], "an SQL file takes arguments as name=value, for its :name parameters, not '3'"),
         (["shell", "--conf", "spark.ui.enabled"], "--conf must be KEY=VALUE, not 'spark.ui.enabled'"),
         (["shell", "--master", "local", "--remote", "sc://x"], "use either --master or --remote"),
         (["shel"], "No such command 'shel'"),
@@ -179,4 +179,4 @@ def test_without_java_or_spark_one_sentence_says_what_to_do(capfd, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["shell"]) == 1
     [line] = capfd.readouterr().err.splitlines()
-    assert line == "pyromq spark: pyspark is not installed; pip install 'pyromq[spark]' brings it"
+    assert line == "pyromq spark: pyspark is not installed; pip install 'pyromq[spark]' installs it"

@@ -143,7 +143,7 @@ def test_the_doctor_looks_at_the_server_and_its_executors(session, topics):
     told = "broker 127.0.0.1:1 cannot be reached"
     assert [problem.partition(" on ")[0] for problem in ill.problems if told in problem] == ["server", "executor"]
     [problem] = mq.doctor(session, "127.0.0.1:1").problems
-    assert problem.startswith("the brokers are not known: name server: none can be reached")
+    assert problem.startswith("cannot find the brokers: name server: none can be reached")
 
 
 def test_a_listener_hears_of_batches_where_it_is(session, topics, tmp_path):
@@ -193,7 +193,7 @@ def test_a_server_without_the_package_is_told_early_and_can_be_sent_it(topics, t
             mq.describe(spark, topic)
         assert str(unanswered.value) == said
         found = mq.doctor(spark)
-        assert found.problems[0] == f"the brokers are not known: {said}"
+        assert found.problems[0] == f"cannot find the brokers: {said}"
         assert [problem.partition(" on ")[0] for problem in found.problems[1:]] == ["server", "executor"]
         assert all(problem.endswith(f"{lacking} has no module 'pyromq'") for problem in found.problems[1:])
 

@@ -104,7 +104,7 @@ def test_topics_are_views_called_by_their_names(session, topics, caplog):
         topics.send(topic, [topic.encode()])
     with caplog.at_level(logging.WARNING):
         assert mq.register_topics(session, pattern="(?i)view.*") == ["View_B", "view-a"]
-    assert "topic view_b has no view: to Spark its name is that of topic View_B" in caplog.text
+    assert "topic view_b has no view: Spark cannot tell its name from that of topic View_B" in caplog.text
     assert bodies(session.sql("SELECT * FROM `view-a`")) == ["view-a"]
     assert bodies(session.sql("SELECT * FROM view_b")) == ["View_B"]
     assert not session.catalog.tableExists("other")
@@ -156,7 +156,7 @@ def test_what_cannot_be_described_is_told(session, topics):
     with pytest.raises(RouteNotFound, match="no-such: no broker has this topic"):
         mq.describe(session, "no-such")
     session.range(1).createOrReplaceTempView("numbers")
-    with pytest.raises(StateError, match="none of PyroMQ's"):
+    with pytest.raises(StateError, match="not one of PyroMQ's"):
         mq.describe(session, "numbers")
     namesrv = topics.cluster.namesrv
     session.sql(f"CREATE TEMPORARY VIEW many USING rocketmq OPTIONS (namesrv '{namesrv}', subscribePattern 'a.*')")
@@ -180,7 +180,7 @@ def test_the_doctor_says_who_cannot_reach_which_broker(session, topics):
     assert [problem for problem in found.problems if problem.startswith("executor on") and "127.0.0.1:1 " in problem]
     assert [problem for problem in found.problems if problem.startswith("driver on") and "127.0.0.1:1 " in problem]
     [problem] = mq.doctor(session, "127.0.0.1:1").problems
-    assert problem.startswith("the brokers are not known: name server: none can be reached")
+    assert problem.startswith("cannot find the brokers: name server: none can be reached")
 
 
 def test_a_listener_knows_how_far_each_query_is_behind(session, topics, tmp_path):
@@ -243,11 +243,11 @@ def test_secrets_show_in_no_plan_no_catalog_no_history_and_no_log(session, topic
 @pytest.mark.scenario("spark 22")
 def test_literal_secrets_are_refused_where_they_would_be_kept(session, topics):
     namesrv = topics.cluster.namesrv
-    with pytest.raises(ConfigError, match="secretKey would be part of the text of every view"):
+    with pytest.raises(ConfigError, match="secretKey would be visible in the text of every view"):
         mq.register_topics(session, secretKey="SK-visible-nowhere", accessKey="AK")
     for source, more in (("rocketmq", "subscribe 'x'"), ("rocketmq_meta", "table 'topics'")):
         options = f"namesrv '{namesrv}', {more}, accessKey 'AK', secretKey 'SK-visible-nowhere'"
-        with pytest.raises(Exception, match="Key would be kept in the catalog; use credentials=env") as caught:
+        with pytest.raises(Exception, match="Key would be stored in the catalog; use credentials=env") as caught:
             session.sql(f"CREATE TABLE open_secret USING {source} OPTIONS ({options})")
         assert "SK-visible" not in str(caught.value)
 
@@ -277,5 +277,5 @@ def test_what_is_missing_is_said_in_a_sentence(monkeypatch):
     with pytest.raises(ConfigError, match="there is none on PATH"):
         check_requirements()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pyspark is not installed; pip install 'pyromq\[spark\]' brings it"):
+    with pytest.raises(ConfigError, match=r"pyspark is not installed; pip install 'pyromq\[spark\]' installs it"):
         check_requirements()

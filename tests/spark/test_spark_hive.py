@@ -95,7 +95,7 @@ print(mq.describe(spark, "orders").topic)
 try:
     spark.sql("INSERT INTO paid SELECT body, tags FROM orders")
 except Exception as exc:
-    print("nothing says where to" in str(exc))
+    print("no topic to write to" in str(exc))
 """,
         tmp_path,
     )

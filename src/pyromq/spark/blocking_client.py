@@ -128,5 +128,5 @@ def _tls(options: ConnectionOptions) -> ssl.SSLContext | bool:
         if options.tls_cert is not None:
             context.load_cert_chain(options.tls_cert, options.tls_key)
     except (OSError, ssl.SSLError) as exc:
-        raise ConfigError(f"tls: the certificates cannot be used: {exc}") from exc
+        raise ConfigError(f"tls: cannot use the certificates: {exc}") from exc
     return context

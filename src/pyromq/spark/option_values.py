@@ -74,7 +74,7 @@ def names(value: str) -> tuple[str, ...]:
     """A comma list."""
     found = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
     if not all(found):
-        raise ValueError("a comma list of names")
+        raise ValueError("names separated by commas")
     return found
 
 
@@ -108,7 +108,7 @@ def folder(value: str) -> str:
     if not colon:
         return value
     if scheme.lower() != "file":
-        raise ValueError("a folder that the executors see as a file system")
+        raise ValueError("a folder that executors can open as files")
     return unquote(urlsplit(value).path)
 
 
@@ -125,7 +125,7 @@ def addresses(value: str) -> dict[str, str]:
     """`from=to` pairs, comma separated, for brokers behind address translation."""
     pairs = [part.strip().partition("=") for part in value.split(",")]
     if not all(inside and outside for inside, _, outside in pairs):
-        raise ValueError("a comma list of advertised=reachable addresses")
+        raise ValueError("advertised=reachable addresses separated by commas")
     return {inside.strip(): outside.strip() for inside, _, outside in pairs}
 
 

@@ -63,22 +63,25 @@ class ConnectionOptions:
         "namesrv",
         text,
         "",
-        "Name servers, host:port;host:port.",
+        "Name servers: host:port;host:port.",
         aliases=("nameServer", "rocketmq.namesrv.addr", "rocketmq.name.server"),
     )
-    access_key: str | None = opt("accessKey", text, None, "Signs requests; prefer credentials.", secret=True)
-    secret_key: str | None = opt("secretKey", text, None, "Signs requests; prefer credentials.", secret=True)
-    security_token: str | None = opt("securityToken", text, None, "Goes with temporary keys.", secret=True)
+    access_key: str | None = opt("accessKey", text, None, "Signs requests; credentials is safer.", secret=True)
+    secret_key: str | None = opt("secretKey", text, None, "Signs requests; credentials is safer.", secret=True)
+    security_token: str | None = opt("securityToken", text, None, "Token for temporary keys.", secret=True)
     credentials: str | None = opt(
-        "credentials", text, None, "Where the keys are: env:PREFIX (PREFIX_ACCESS_KEY, PREFIX_SECRET_KEY) or file:PATH."
+        "credentials",
+        text,
+        None,
+        "Where to find the keys: env:PREFIX (PREFIX_ACCESS_KEY, PREFIX_SECRET_KEY) or file:PATH.",
     )
     tls: bool = opt("tls", boolean, False, "Encrypt connections.")
-    tls_ca: str | None = opt("tls.ca", text, None, "Certificates to trust.")
-    tls_cert: str | None = opt("tls.cert", text, None, "Our own certificate.")
-    tls_key: str | None = opt("tls.key", text, None, "The key of our own certificate: a path.")
-    namespace: str | None = opt("namespace", text, None, "In front of topics and groups.")
+    tls_ca: str | None = opt("tls.ca", text, None, "CA certificates to trust: a path.")
+    tls_cert: str | None = opt("tls.cert", text, None, "Client certificate: a path.")
+    tls_key: str | None = opt("tls.key", text, None, "Private key of the client certificate: a path.")
+    namespace: str | None = opt("namespace", text, None, "Prefix of all topics and groups.")
     broker_address_map: dict[str, str] | None = opt(
-        "brokerAddressMap", addresses, None, "Addresses that brokers advertise, and where we reach them instead."
+        "brokerAddressMap", addresses, None, "Which address to use instead of the one a broker advertises."
     )
 
     def resolve_credentials(self, environ: Mapping[str, str] = os.environ) -> Credentials | None:
@@ -117,91 +120,113 @@ class ConnectionOptions:
 class SourceOptions(ConnectionOptions):
     """Options of a read from brokers, in batch or as a stream."""
 
-    subscribe: tuple[str, ...] = opt("subscribe", names, (), "Topics to read, a comma list.", aliases=("topic",))
+    subscribe: tuple[str, ...] = opt("subscribe", names, (), "Topics to read, separated by commas.", aliases=("topic",))
     subscribe_pattern: re.Pattern[str] | None = opt(
-        "subscribePattern", pattern, None, "Topics to read, by a regular expression; never system topics."
+        "subscribePattern", pattern, None, "Topics to read, as a regular expression; never matches system topics."
     )
     assign: frozenset[MessageQueue] | None = opt(
         "assign",
         lambda value: offsets.parse_assignment(value, "assign"),
         None,
-        'Queues to read, {"T":{"broker-a":[0,1]}}.',
+        'Queues to read: {"T":{"broker-a":[0,1]}}.',
     )
     starting_offsets: str | dict[MessageQueue, int] | None = opt(
         "startingOffsets",
         offsets_or("startingOffsets", "earliest", "latest", "group", "lake"),
         None,
-        "Where a new query starts: earliest, latest (stream), group, lake or JSON. Else latest, in batch earliest.",
+        "Where a new query starts: earliest, latest (stream), group, lake or JSON. Default: latest, earliest in batch.",
     )
     group_fallback: str = opt(
-        "groupFallback", choice("earliest", "latest"), "earliest", "Where queues start that the group never read."
+        "groupFallback", choice("earliest", "latest"), "earliest", "Where to start in queues the group has never read."
     )
-    starting_timestamp: int | None = opt("startingTimestamp", integer(), None, "ms; beats startingOffsets.")
+    starting_timestamp: int | None = opt(
+        "startingTimestamp", integer(), None, "Start at this time (epoch ms); overrides startingOffsets."
+    )
     starting_offsets_by_timestamp: dict[MessageQueue, int] | None = opt(
         "startingOffsetsByTimestamp",
         lambda value: offsets.parse_times(value, "startingOffsetsByTimestamp"),
         None,
-        "ms for each queue, JSON in the shape of offsets.",
+        "A time (epoch ms) for each queue, as JSON like that of offsets.",
     )
     starting_offsets_by_timestamp_strategy: str = opt(
-        "startingOffsetsByTimestampStrategy", choice("error", "latest"), "error", "When nothing that young exists."
+        "startingOffsetsByTimestampStrategy",
+        choice("error", "latest"),
+        "error",
+        "What to do if a queue has nothing that recent.",
     )
     ending_offsets: str | dict[MessageQueue, int] = opt(
-        "endingOffsets", offsets_or("endingOffsets", "latest"), "latest", "Exclusive end of a batch read."
+        "endingOffsets", offsets_or("endingOffsets", "latest"), "latest", "Where a batch read ends (exclusive)."
     )
-    ending_timestamp: int | None = opt("endingTimestamp", integer(), None, "ms; beats endingOffsets.")
+    ending_timestamp: int | None = opt(
+        "endingTimestamp", integer(), None, "End before this time (epoch ms); overrides endingOffsets."
+    )
     ending_offsets_by_timestamp: dict[MessageQueue, int] | None = opt(
         "endingOffsetsByTimestamp",
         lambda value: offsets.parse_times(value, "endingOffsetsByTimestamp"),
         None,
-        "ms for each queue, JSON in the shape of offsets.",
+        "A time (epoch ms) for each queue, as JSON like that of offsets.",
     )
     fail_on_data_loss: bool = opt(
-        "failOnDataLoss", boolean, True, "Fail when messages that were to be read are gone; else warn and go on."
+        "failOnDataLoss", boolean, True, "Fail if messages to be read are gone; otherwise warn and continue."
     )
     max_offsets_per_trigger: int | None = opt(
-        "maxOffsetsPerTrigger", integer(1), None, "Most messages of a micro-batch.", aliases=("maxOffsetPerTrigger",)
+        "maxOffsetsPerTrigger", integer(1), None, "Maximum messages per micro-batch.", aliases=("maxOffsetPerTrigger",)
     )
-    max_bytes_per_trigger: int | None = opt("maxBytesPerTrigger", size, None, "Most bytes of a micro-batch, estimated.")
+    max_bytes_per_trigger: int | None = opt(
+        "maxBytesPerTrigger", size, None, "Maximum bytes per micro-batch, estimated."
+    )
     min_offsets_per_trigger: int | None = opt(
-        "minOffsetsPerTrigger", integer(1), None, "Wait for so many messages, but not longer than maxTriggerDelay."
+        "minOffsetsPerTrigger", integer(1), None, "Wait for this many messages, but no longer than maxTriggerDelay."
     )
-    max_trigger_delay: float = opt("maxTriggerDelay", duration, 900.0, "See minOffsetsPerTrigger.")
-    min_partitions: int | None = opt("minPartitions", integer(1), None, "Cut ranges until there are so many tasks.")
+    max_trigger_delay: float = opt("maxTriggerDelay", duration, 900.0, "Longest wait for minOffsetsPerTrigger.")
+    min_partitions: int | None = opt("minPartitions", integer(1), None, "Split ranges until there are this many tasks.")
     max_records_per_partition: int | None = opt(
-        "maxRecordsPerPartition", integer(1), None, "Cut ranges that are longer."
+        "maxRecordsPerPartition", integer(1), None, "Split ranges with more messages."
     )
-    partition_bytes: int = opt("partitionBytes", size, 64 << 20, "Cut ranges that are larger, estimated.")
-    parallelism: int = opt("parallelism", integer(1), 8, "Tasks of a small micro-batch at most; the cores there are.")
+    partition_bytes: int = opt("partitionBytes", size, 64 << 20, "Split ranges with more bytes, estimated.")
+    parallelism: int = opt(
+        "parallelism", integer(1), 8, "Maximum tasks for a small micro-batch; set it to the number of cores."
+    )
     consumer_group: str | None = opt(
         "consumerGroup", text, None, "Report progress under this group.", aliases=("group", "rocketmq.group")
     )
-    group_id_prefix: str = opt("groupIdPrefix", text, "spark-rocketmq-source", "Of the group's name without one.")
-    group_shared: bool = opt("groupShared", boolean, False, "Report although the group has live consumers.")
-    tags: str = opt("tags", text, "*", "Only these tags, A || B, chosen by the broker.", aliases=("subExpression",))
-    sql: str | None = opt("sql", text, None, "Only what this SQL92 expression selects, by the broker.")
-    include_properties: bool = opt("includeProperties", boolean, True, "false leaves the map null, and is faster.")
-    columns: tuple[str, ...] = opt("columns", columns, (), "Only these columns: a user schema that SQL can give.")
-    decompress: bool = opt("decompress", boolean, True, "Open compressed bodies.")
+    group_id_prefix: str = opt(
+        "groupIdPrefix", text, "spark-rocketmq-source", "Prefix of the group's name if consumerGroup is not set."
+    )
+    group_shared: bool = opt("groupShared", boolean, False, "Report progress even if the group has live consumers.")
+    tags: str = opt("tags", text, "*", "Only these tags (A || B), filtered by the broker.", aliases=("subExpression",))
+    sql: str | None = opt("sql", text, None, "Only messages that match this SQL92 expression, filtered by the broker.")
+    include_properties: bool = opt("includeProperties", boolean, True, "false leaves the map null, which is faster.")
+    columns: tuple[str, ...] = opt(
+        "columns", columns, (), "Only these columns; works in SQL, too, where no schema can be given."
+    )
+    decompress: bool = opt("decompress", boolean, True, "Decompress bodies.")
     verify_crc: bool = opt("verifyCrc", boolean, False, "Check the CRC of every body.")
     pull_batch_size: int = opt(
-        "pull.batchSize", integer(1), 1024, "Messages of a pull at most.", aliases=("pullBatchSize",)
+        "pull.batchSize", integer(1), 1024, "Maximum messages per pull.", aliases=("pullBatchSize",)
     )
     pull_timeout_ms: int = opt(
         "pull.timeoutMs", integer(1), 20_000, "Longest wait for a pull's answer.", aliases=("pullTimeoutMs",)
     )
-    pull_pipeline: int = opt("pull.pipeline", integer(1), 4, "Pulls under way for a queue at a time.")
-    offsets_refresh_ms: int = opt("offsets.refreshMs", integer(), 200, "How long maximum offsets are believed.")
-    offsets_wait_ms: int = opt("offsets.waitMs", integer(), 500, "Longest wait for news when there are none.")
-    offsets_num_retries: int = opt("offsets.numRetries", integer(), 5, "Attempts of the driver after the first.")
-    offsets_retry_interval_ms: int = opt("offsets.retryIntervalMs", integer(), 200, "Pause between them.")
+    pull_pipeline: int = opt("pull.pipeline", integer(1), 4, "Concurrent pulls per queue.")
+    offsets_refresh_ms: int = opt("offsets.refreshMs", integer(), 200, "How long to cache maximum offsets.")
+    offsets_wait_ms: int = opt(
+        "offsets.waitMs", integer(), 500, "How long to wait for new messages when there are none."
+    )
+    offsets_num_retries: int = opt("offsets.numRetries", integer(), 5, "How often the driver retries.")
+    offsets_retry_interval_ms: int = opt("offsets.retryIntervalMs", integer(), 200, "Pause between these retries.")
     read_from: str = opt(
-        "readFrom", choice("auto", "master", "slave"), "auto", "Which broker; auto does as the broker suggests."
+        "readFrom",
+        choice("auto", "master", "slave"),
+        "auto",
+        "Which broker to read from; auto follows the broker's advice.",
     )
     lake_root: str | None = opt("lake.root", text, None, "For startingOffsets=lake.")
-    lake_name: str | None = opt("lake.name", text, None, "The table, if it is not called as the topic.")
+    lake_name: str | None = opt("lake.name", text, None, "Name of the table, if not the topic's.")
     use_index: bool = opt("useIndex", boolean, False, "Look up keys and msgId in the broker's index.")
-    broker_gone_timeout: float = opt("brokerGoneTimeout", duration, 600.0, "How long a broker may be away.")
+    broker_gone_timeout: float = opt(
+        "brokerGoneTimeout", duration, 600.0, "How long a broker may be unreachable before the query fails."
+    )
 
     def check(self) -> None:
         ConnectionOptions.check(self)
@@ -237,31 +262,46 @@ class SourceOptions(ConnectionOptions):
     def check_stream(self) -> None:
         """What only a stream minds."""
         if self.ending_offsets != "latest" or self.ending_timestamp is not None or self.ending_offsets_by_timestamp:
-            raise ConfigError("a stream has no end: endingOffsets, endingTimestamp and their kin are for batch reads")
+            raise ConfigError("a stream has no end: endingOffsets, endingTimestamp and the like are for batch reads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions(ConnectionOptions):
     """Options of a write, in batch or as a stream."""
 
-    topic: str | None = opt("topic", text, None, "Where to; beats the column.", aliases=("subscribe",))
+    topic: str | None = opt("topic", text, None, "Topic to write to; overrides the column.", aliases=("subscribe",))
     guarantee: str = opt(
-        "guarantee", choice("at-least-once", "effectively-once"), "at-least-once", "What a repeated task may repeat."
+        "guarantee",
+        choice("at-least-once", "effectively-once"),
+        "at-least-once",
+        "Whether a repeated task may send messages again.",
     )
-    batch_bytes: int = opt("batchBytes", size, 256 << 10, "Bytes that are sent together.")
-    in_flight: int = opt("inFlight", integer(1), 8, "Sends under way at a time.")
-    send_timeout_ms: int = opt("sendTimeoutMs", integer(1), 3000, "Longest wait for an answer.")
-    retries: int = opt("retries", integer(), 3, "Attempts after the first.")
-    compress_over: int = opt("compressOver", size, 4096, "Compress bodies that are larger.")
-    wait_store: bool = opt("waitStore", boolean, True, "Wait for the flush and replica that the broker promises.")
-    producer_group: str | None = opt("producerGroup", text, None, "Else a name of our own.")
-    on_bad_row: str = opt("onBadRow", bad_row, "fail", "Rows that cannot be sent: fail, skip or dlq:<topic>.")
-    ignore_extra_columns: bool = opt("ignoreExtraColumns", boolean, False, "Pass over columns that mean nothing here.")
-    keep_queue_id: bool = opt("keepQueueId", boolean, False, "Send to the queue of the column queueId.")
-    create_topic: int | None = opt("createTopic", integer(1), None, "Create a missing topic with so many queues.")
-    job_id: str | None = opt("jobId", text, None, "Stable ids for a batch job that may run again.")
-    dedup_lookback: float = opt("dedupLookback", duration, 600.0, "effectively-once: how far back to look.")
-    max_message_bytes: int = opt("maxMessageBytes", size, 4 << 20, "Larger bodies are bad rows; brokers have a limit.")
+    batch_bytes: int = opt("batchBytes", size, 256 << 10, "Bytes to send in one batch.")
+    in_flight: int = opt("inFlight", integer(1), 8, "Concurrent sends.")
+    send_timeout_ms: int = opt("sendTimeoutMs", integer(1), 3000, "Longest wait for the broker's answer.")
+    retries: int = opt("retries", integer(), 3, "How often to retry a send.")
+    compress_over: int = opt("compressOver", size, 4096, "Compress bodies larger than this.")
+    wait_store: bool = opt(
+        "waitStore", boolean, True, "Wait until the broker has flushed and replicated, as it is set to."
+    )
+    producer_group: str | None = opt("producerGroup", text, None, "Producer group; a generated name by default.")
+    on_bad_row: str = opt(
+        "onBadRow", bad_row, "fail", "What to do with rows that cannot be sent: fail, skip or dlq:<topic>."
+    )
+    ignore_extra_columns: bool = opt(
+        "ignoreExtraColumns", boolean, False, "Ignore columns that are not message columns."
+    )
+    keep_queue_id: bool = opt("keepQueueId", boolean, False, "Send each row to the queue in its queueId column.")
+    create_topic: int | None = opt("createTopic", integer(1), None, "Create a missing topic with this many queues.")
+    job_id: str | None = opt(
+        "jobId", text, None, "Name of a batch job that may run again; gives its messages stable ids."
+    )
+    dedup_lookback: float = opt(
+        "dedupLookback", duration, 600.0, "With effectively-once: how far back to look for messages already sent."
+    )
+    max_message_bytes: int = opt(
+        "maxMessageBytes", size, 4 << 20, "Larger bodies count as bad rows; brokers have a limit of their own."
+    )
 
     @property
     def is_effectively_once(self) -> bool:
@@ -276,58 +316,74 @@ class SinkOptions(ConnectionOptions):
     def check(self) -> None:
         ConnectionOptions.check(self)
         if self.topic is not None and "," in self.topic:
-            raise ConfigError("a write goes to one topic: give option topic, or none and a column topic")
+            raise ConfigError("a write goes to one topic: set option topic, or leave it out and use a column topic")
         if self.batch_bytes > self.max_message_bytes:
-            raise ConfigError("batchBytes cannot be more than maxMessageBytes: to a broker a batch is one message")
+            raise ConfigError("batchBytes cannot exceed maxMessageBytes: to a broker, a batch is one message")
         if self.job_id is not None and not (self.job_id.isprintable() and len(self.job_id) <= 200):
             raise ConfigError("jobId must be printable text of at most 200 characters")
         if self.is_effectively_once and self.keep_queue_id:
-            raise ConfigError("guarantee=effectively-once chooses the queue; keepQueueId=true does not go with it")
+            raise ConfigError(
+                "guarantee=effectively-once chooses the queue itself; it cannot be combined with keepQueueId=true"
+            )
 
     def check_batch(self) -> None:
         """What only a batch write minds."""
         if self.is_effectively_once and self.job_id is None:
-            raise ConfigError("guarantee=effectively-once needs jobId in a batch: the same name when it runs again")
+            raise ConfigError(
+                "guarantee=effectively-once needs jobId in a batch: a name that stays the same when the job runs again"
+            )
 
     def check_stream(self) -> None:
         """What only a stream minds."""
         if self.job_id is not None:
-            raise ConfigError("jobId is for batch writes; a stream has its query's id")
+            raise ConfigError("jobId is for batch writes; a stream uses its query's id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
     """Options of a scan of a store's files."""
 
-    path: str = opt("path", folder, "", "The root of the store, as the executors see it.")
+    path: str = opt("path", folder, "", "Root folder of the store, as executors see it.")
     topics: tuple[str, ...] = opt("topics", names, (), "Only these topics.", aliases=("topic", "subscribe"))
-    columns: tuple[str, ...] = opt("columns", columns, (), "Only these columns: a user schema that SQL can give.")
-    starting_timestamp: int | None = opt("startingTimestamp", integer(), None, "ms; stored at or after.")
-    ending_timestamp: int | None = opt("endingTimestamp", integer(), None, "ms; stored before.")
-    starting_physical_offset: int | None = opt("startingPhysicalOffset", integer(), None, "Records from here on.")
-    ending_physical_offset: int | None = opt("endingPhysicalOffset", integer(), None, "Records that begin before.")
-    via: str = opt(
-        "via", choice("auto", "log", "queue"), "auto", "Walk the log, or read what the consume queues point to."
+    columns: tuple[str, ...] = opt(
+        "columns", columns, (), "Only these columns; works in SQL, too, where no schema can be given."
     )
-    partition_bytes: int = opt("partitionBytes", size, 128 << 20, "Bytes of the log for a task.")
-    broker_name: str | None = opt("brokerName", text, None, "For the column: a store does not know its broker.")
+    starting_timestamp: int | None = opt(
+        "startingTimestamp", integer(), None, "Only messages stored at this time or later (epoch ms)."
+    )
+    ending_timestamp: int | None = opt(
+        "endingTimestamp", integer(), None, "Only messages stored before this time (epoch ms)."
+    )
+    starting_physical_offset: int | None = opt(
+        "startingPhysicalOffset", integer(), None, "Only records from this offset on."
+    )
+    ending_physical_offset: int | None = opt(
+        "endingPhysicalOffset", integer(), None, "Only records before this offset."
+    )
+    via: str = opt(
+        "via", choice("auto", "log", "queue"), "auto", "Read the whole log, or only what the consume queues point to."
+    )
+    partition_bytes: int = opt("partitionBytes", size, 128 << 20, "Bytes of the log per task.")
+    broker_name: str | None = opt(
+        "brokerName", text, None, "Value of the brokerName column; a store does not know its broker."
+    )
     on_corrupt: str = opt(
         "onCorrupt",
         choice("fail", "stop", "skip"),
         "fail",
-        "At damage: fail, leave out the rest of the file (which is then one task), or go on behind it.",
+        "At a damaged record: fail, stop reading its file (each file is then one task), or skip it.",
     )
     include_internal: bool = opt(
-        "includeInternal", boolean, False, "Show half messages, delayed and retried ones while they wait."
+        "includeInternal", boolean, False, "Also show half, delayed and retried messages that are still waiting."
     )
-    include_properties: bool = opt("includeProperties", boolean, True, "false leaves the map null, and is faster.")
+    include_properties: bool = opt("includeProperties", boolean, True, "false leaves the map null, which is faster.")
     verify_crc: bool = opt("verifyCrc", boolean, False, "Check the CRC of every body.")
-    decompress: bool = opt("decompress", boolean, True, "Open compressed bodies.")
-    fail_on_data_loss: bool = opt("failOnDataLoss", boolean, True, "Fail when a file vanishes during the scan.")
+    decompress: bool = opt("decompress", boolean, True, "Decompress bodies.")
+    fail_on_data_loss: bool = opt("failOnDataLoss", boolean, True, "Fail if a file disappears during the scan.")
 
     def check(self) -> None:
         if not self.path:
-            raise ConfigError("option path is missing: the root of a store")
+            raise ConfigError("option path is missing: the root folder of a store")
 
 
 # Reading them
@@ -357,7 +413,7 @@ def parse(kind: type[AnyOptions], given: Mapping[str, str], *, others: tuple[typ
             if _names_itself(info, keys[name]):
                 continue  # the option's own name wins over an alias of it
             if not _names_itself(info, key):
-                raise ConfigError(f"options {keys[name]} and {key} are the same; give one")
+                raise ConfigError(f"options {keys[name]} and {key} are the same; set only one")
         values[name] = _value(info, key, value)
         keys[name] = key
     options = kind(**values)
@@ -402,7 +458,7 @@ def refuse_secrets_in_catalog(kinds: tuple[type, ...], given: Mapping[str, str])
         info = infos.get(key.lower().removeprefix("option."))
         if info is not None and info.secret:
             raise ConfigError(
-                f"{info.key} would be kept in the catalog; use credentials=env:PREFIX or file:PATH in CREATE TABLE"
+                f"{info.key} would be stored in the catalog; use credentials=env:PREFIX or file:PATH in CREATE TABLE"
             )
 
 

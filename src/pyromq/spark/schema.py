@@ -60,7 +60,7 @@ def column_name(name: str) -> str:
     found = _CANONICAL.get(name.lower())
     if found is None:
         near = difflib.get_close_matches(name.lower(), _CANONICAL, 1, 0.5)
-        advice = f"; did you mean {_CANONICAL[near[0]]}?" if near else f"; there are {', '.join(COLUMNS)}"
+        advice = f"; did you mean {_CANONICAL[near[0]]}?" if near else f"; available: {', '.join(COLUMNS)}"
         raise ConfigError(f"a message has no column {name!r}{advice}")
     return found
 
@@ -69,7 +69,7 @@ def parse_columns(text: str) -> tuple[str, ...]:
     """The columns of the option `columns`, a comma list."""
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise ConfigError(f"columns must be a comma list of column names, not {text!r}")
+        raise ConfigError(f"columns must be column names separated by commas, not {text!r}")
     columns = tuple(map(column_name, names))
     _refuse_repeated(columns)
     return columns
@@ -111,7 +111,7 @@ def arrow_schema(wanted: spark.StructType) -> pa.Schema:
             )
         fields.append(pa.field(field.name, arrow, nullable=field.nullable))
     if not fields:
-        raise ConfigError("a schema without columns")
+        raise ConfigError("the schema has no columns")
     _refuse_repeated(column_name(field.name) for field in wanted.fields)
     return pa.schema(fields)
 
@@ -120,5 +120,5 @@ def _refuse_repeated(columns: Iterable[str]) -> None:
     seen = set()
     for name in columns:
         if name in seen:
-            raise ConfigError(f"column {name} is asked for twice")
+            raise ConfigError(f"column {name} appears twice")
         seen.add(name)

@@ -40,7 +40,7 @@ def _by_value() -> Callable[[bytes], object]:
             kind, state = pickle.loads(payload)
         except ModuleNotFoundError as exc:
             said = f"{socket.gethostname()}: {sys.executable} has no module {exc.name!r}, which PyroMQ needs there"
-            raise RuntimeError(f"{said}; pyromq.spark.doctor(spark) looks at all executors") from None
+            raise RuntimeError(f"{said}; pyromq.spark.doctor(spark) checks all executors") from None
         found = kind.__new__(kind)
         found.__dict__.update(state)
         return found
@@ -56,7 +56,7 @@ def package_zip(folder: Path | None = None) -> Path:
     source = Path(__file__).parents[2]
     modules = sorted([*source.glob("pyspark_rocketmq*.py"), *(source / "pyromq").rglob("*.py")])
     if not modules:
-        raise ConfigError("PyroMQ does not lie in plain files here, so it cannot be sent along; use --py-files")
+        raise ConfigError("PyroMQ is not installed as plain files here, so it cannot be sent along; use --py-files")
     path = Path(folder or tempfile.mkdtemp(prefix="pyromq-")) / "pyromq.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         for module in modules:

@@ -100,7 +100,7 @@ def test_one_way_to_name_topics_is_needed_and_only_one():
         ({"columns": "body,tgas"}, "no column 'tgas'; did you mean tags"),
         ({"credentials": "vault:x"}, "credentials must be env:PREFIX or file:PATH"),
         ({"accessKey": "a"}, "belong together"),
-        ({"nameServer": "other:9876", "rocketmq.namesrv.addr": "third"}, "are the same; give one|unknown"),
+        ({"nameServer": "other:9876", "rocketmq.namesrv.addr": "third"}, "are the same; set only one|unknown"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(given, problem):
@@ -142,7 +142,7 @@ def test_secrets_are_in_no_repr_no_error_and_no_metadata():
 @pytest.mark.scenario("spark 22")
 def test_literal_keys_are_refused_in_create_table():
     given = {"namesrv": "ns", "secretkey": "s3cr3t", "option.secretkey": "s3cr3t", "provider": "rocketmq"}
-    with pytest.raises(ConfigError, match="secretKey would be kept in the catalog; use credentials=env:"):
+    with pytest.raises(ConfigError, match="secretKey would be stored in the catalog; use credentials=env:"):
         refuse_secrets_in_catalog(BOTH, given)
     refuse_secrets_in_catalog(BOTH, {"namesrv": "ns", "secretKey": "s3cr3t"})
     refuse_secrets_in_catalog(BOTH, {"namesrv": "ns", "credentials": "env:MQ", "provider": "rocketmq"})
@@ -177,7 +177,7 @@ def test_options_travel_to_executors():
 def test_the_path_of_a_store_may_be_a_url_of_a_catalog():
     assert parse(LogOptions, {"path": "file:/data/my%20store"}).path == "/data/my store"
     assert parse(LogOptions, {"path": "file:///data/store"}).path == "/data/store"
-    with pytest.raises(ConfigError, match="a folder that the executors see"):
+    with pytest.raises(ConfigError, match="a folder that executors can open"):
         parse(LogOptions, {"path": "s3://bucket/store"})
 
 

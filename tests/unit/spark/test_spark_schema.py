@@ -60,7 +60,7 @@ def test_a_map_whose_values_are_never_null_is_what_spark_expects_of_it():
     ("field", "problem"),
     [
         (("queueID_", spark.IntegerType()), r"no column 'queueID_'; did you mean queueId\?"),
-        (("zzz", spark.IntegerType()), "no column 'zzz'; there are topic, brokerName"),
+        (("zzz", spark.IntegerType()), "no column 'zzz'; available: topic, brokerName"),
         (("queueId", spark.LongType()), "column queueId is int, not bigint; cast it in the query"),
         (("body", spark.StringType()), "column body is binary, not string"),
         (("bornTimestamp", spark.TimestampNTZType()), "is timestamp, not timestamp_ntz"),
@@ -75,8 +75,8 @@ def test_a_wrong_name_or_type_is_refused_with_advice(field, problem):
 def test_columns_are_a_comma_list_of_names():
     assert parse_columns("body, TAGS,queueId") == ("body", "tags", "queueId")
     for text, problem in (
-        ("body,,tags", "comma list"),
-        ("body, Body", "asked for twice"),
+        ("body,,tags", "separated by commas"),
+        ("body, Body", "appears twice"),
         ("bdy", "did you mean body"),
     ):
         with pytest.raises(ConfigError, match=problem):

@@ -216,7 +216,7 @@ def _problem(buffer: Buffer, pos: int, origin: int | None) -> CorruptRecord:
     """What is wrong with the record at `pos`."""
     where = (origin or 0) + pos
     if not 0 <= pos < len(buffer):
-        return CorruptRecord("outside of the file", where)
+        return CorruptRecord("outside the file", where)
     try:
         record = decode_record(buffer, pos, check_crc=False)
     except CorruptRecord as exc:

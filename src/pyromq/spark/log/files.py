@@ -60,7 +60,7 @@ def log_files(root: Path) -> list[LogFile]:
     """The files of the log of the store at `root`, in order, without those that have no byte yet."""
     folder = root / COMMIT_LOG
     if not folder.is_dir():
-        raise StoreError(f"{root} holds no store: there is no {COMMIT_LOG} folder in it")
+        raise StoreError(f"{root} is not a store: it has no {COMMIT_LOG} folder")
     files = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if is_segment_name(entry.name) and entry.is_file():

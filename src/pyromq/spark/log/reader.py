@@ -70,7 +70,7 @@ class _Scan:
                     raise CorruptRecord("zeros where a record should be", file.start + pos)
                 found = self._decode(data, file, start=pos, stop=stop)
             except CorruptRecord as exc:
-                self._report(file, exc, "the rest of the file is left out")
+                self._report(file, exc, "skipping the rest of the file")
                 pos = None if self._options.on_corrupt == "stop" else _behind(data, exc.offset - file.start, file.start)
                 continue
             if found.batch.num_rows:
@@ -159,7 +159,7 @@ class _Scan:
         at = corrupt.offset - file.start
         if self._options.on_corrupt == "fail":
             raise StoreError(
-                f"{file.path}, byte {at}: {corrupt.reason}; onCorrupt=skip reads on behind it"
+                f"{file.path}, byte {at}: {corrupt.reason}; onCorrupt=skip continues after it"
             ) from corrupt
         done = at_stop if self._options.on_corrupt == "stop" else "passed over"
         logger.warning("%s, byte %d: %s; %s", file.path, at, corrupt.reason, done)
@@ -176,8 +176,8 @@ class _Scan:
 
     def _lost(self, path: str) -> None:
         if self._options.fail_on_data_loss:
-            raise StoreError(f"{path} was deleted while it was to be read; failOnDataLoss=false goes on without it")
-        logger.warning("%s was deleted while it was to be read; its messages are missing", path)
+            raise StoreError(f"{path} was deleted before it was read; failOnDataLoss=false continues without it")
+        logger.warning("%s was deleted before it was read; its messages are missing", path)
 
 
 def _behind(data: mmap.mmap, bad: int, origin: int) -> int | None:

@@ -20,16 +20,16 @@ def table_name(value: str) -> str:
 class MetaOptions(ConnectionOptions):
     """Options of a look at a cluster."""
 
-    table: str = opt("table", table_name, "", "Which one: topics, queues, groups or brokers.")
+    table: str = opt("table", table_name, "", "Table to read: topics, queues, groups or brokers.")
     topics: tuple[str, ...] = opt(
         "topics",
         names,
         (),
-        "Only these topics, a comma list.",
+        "Only these topics, separated by commas.",
         aliases=("subscribe", "topic"),
     )
     groups: tuple[str, ...] = opt(
-        "groups", names, (), "Only these groups, a comma list.", aliases=("consumerGroup", "group")
+        "groups", names, (), "Only these groups, separated by commas.", aliases=("consumerGroup", "group")
     )
 
     def check(self) -> None:

@@ -165,7 +165,7 @@ class MetaRows:
     async def _ends(self, route: TopicRouteData, name: str, broker: str, count: int) -> dict[int, TopicOffset]:
         address = self._readable(data for data in route.broker_datas if data.broker_name == broker).get(broker)
         if address is None:
-            raise RouteNotFound(f"no address of broker {broker} is known")
+            raise RouteNotFound(f"no address is known for broker {broker}")
         calls = self._link.client.calls
         reply = await calls.invoke(address, Command.request(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfo(name)))
         table = TopicStatsTable.decode(reply.body_bytes).offset_table

@@ -139,4 +139,4 @@ def table(name: str) -> MetaTable:
 def _nearest(name: str, known: Mapping[str, object]) -> str:
     spelt = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), spelt, 1, 0.5)
-    return f"did you mean {spelt[near[0]]}?" if near else f"there are {', '.join(known)}"
+    return f"did you mean {spelt[near[0]]}?" if near else f"available: {', '.join(known)}"

@@ -90,7 +90,7 @@ def _options_of_table(spark: SparkSession, name: str) -> dict[str, str]:
         return {}
     metadata: Mapping[str, Any] = metadata_of(spark.table(quoted).schema)
     if known.TABLE_METADATA not in metadata:
-        raise StateError(f"{name} is a table of this session, but none of PyroMQ's")
+        raise StateError(f"{name} is a table of this session, but not one of PyroMQ's")
     return known.from_table(known.SourceOptions, {}, metadata)
 
 

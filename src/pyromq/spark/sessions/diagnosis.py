@@ -121,7 +121,7 @@ def _brokers(
         mapped = parse(ConnectionOptions, given).broker_address_map or {}
         rows = rows_of(spark, "brokers", given)
     except PyroMQError as exc:
-        problems.append(f"the brokers are not known: {exc}")
+        problems.append(f"cannot find the brokers: {exc}")
         return [], {}
     addresses = {str(row["address"]): row.get("error") for row in rows}
     reached = {mapped.get(address, address): error for address, error in addresses.items()}

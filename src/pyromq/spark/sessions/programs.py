@@ -83,7 +83,7 @@ def named(arguments: list[str]) -> dict[str, str]:
     pairs = [argument.partition("=") for argument in arguments]
     for name, equals, _ in pairs:
         if not equals or not name.isidentifier():
-            raise ConfigError(f"a file of SQL takes arguments name=value, for :name in it, not {name!r}")
+            raise ConfigError(f"an SQL file takes arguments as name=value, for its :name parameters, not {name!r}")
     return {name: value for name, _, value in pairs}
 
 

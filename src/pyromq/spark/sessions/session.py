@@ -98,7 +98,9 @@ def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = 
     if is_connect(spark):
         check_package(spark, by_value=by_value)
     if spark.conf.get("spark.speculation", "false") == "true":
-        logger.warning("spark.speculation is on: a task that runs twice sends twice; writes that avoid it are refused")
+        logger.warning(
+            "spark.speculation is on: a task that runs twice sends twice; effectively-once writes are refused"
+        )
 
 
 def namesrv_of(spark: SparkSession, given: str | None) -> str:
@@ -116,7 +118,7 @@ def check_requirements(*, java: bool = True, connect: bool = False) -> None:
         needed |= {"grpc": "connect", "grpc_status": "connect"}
     for module, extra in needed.items():
         if importlib.util.find_spec(module) is None:
-            raise ConfigError(f"{module} is not installed; pip install 'pyromq[{extra}]' brings it")
+            raise ConfigError(f"{module} is not installed; pip install 'pyromq[{extra}]' installs it")
     home = os.environ.get("JAVA_HOME")
     if java and shutil.which(str(Path(home, "bin", "java")) if home else "java") is None:
         where = f"in JAVA_HOME ({home})" if home else "on PATH"

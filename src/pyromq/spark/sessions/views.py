@@ -39,7 +39,7 @@ def register_topics(
     for topic in _matching(spark, given, pattern):
         other = made.setdefault(topic.lower(), topic)
         if other != topic:
-            logger.warning("topic %s has no view: to Spark its name is that of topic %s", topic, other)
+            logger.warning("topic %s has no view: Spark cannot tell its name from that of topic %s", topic, other)
             continue
         pairs = ", ".join(f"{_quoted(key)} {_quoted(value)}" for key, value in {**given, "subscribe": topic}.items())
         # A view of this kind, and not one of a DataFrame: INSERT INTO goes to the topic.
@@ -79,7 +79,7 @@ def _refuse_secrets(given: dict[str, str]) -> None:
     for key in given:
         if key.lower() in secrets:
             raise ConfigError(
-                f"{secrets[key.lower()]} would be part of the text of every view; use credentials=env:PREFIX or "
+                f"{secrets[key.lower()]} would be visible in the text of every view; use credentials=env:PREFIX or "
                 "file:PATH"
             )
 

@@ -63,14 +63,14 @@ def sink_columns(schema: spark.StructType, options: SinkOptions) -> SinkColumns:
                 raise _unknown(field.name)
             continue
         if name in found:
-            raise ConfigError(f"column {name} is there twice")
+            raise ConfigError(f"column {name} appears twice")
         found[name] = place
         if name in _COLUMNS:
             _check_type(name, field.dataType)
     if "body" not in found:
-        raise ConfigError(f"a column body is missing; there are {', '.join(schema.fieldNames()) or 'none'}")
+        raise ConfigError(f"column body is missing; the columns are {', '.join(schema.fieldNames()) or 'none'}")
     if options.topic is None and "topic" not in found:
-        raise ConfigError("nothing says where to: give the option topic, or a column topic")
+        raise ConfigError("no topic to write to: set option topic, or add a column topic")
     passed_over = () if options.keep_queue_id else _ONLY_TO_KEEP_QUEUES
     places = {name: place for name, place in found.items() if name in _COLUMNS and name not in passed_over}
     if options.keep_queue_id and "queueId" not in places:
@@ -95,16 +95,16 @@ def _check_effectively_once(places: dict[str, int]) -> None:
     # A task keeps to one queue, where it can look what is there already. A delayed message is not there yet.
     if "shardingKey" in places:
         raise ConfigError(
-            "guarantee=effectively-once sends all rows of a task to one queue, so there can be no column shardingKey"
+            "guarantee=effectively-once sends all rows of a task to one queue, so a column shardingKey is not allowed"
         )
     for name in _DELAYS:
         if name in places:
             raise ConfigError(
-                f"guarantee=effectively-once cannot look for messages that wait, so there can be no column {name}"
+                f"guarantee=effectively-once cannot find delayed messages again, so a column {name} is not allowed"
             )
 
 
 def _unknown(name: str) -> ConfigError:
     near = difflib.get_close_matches(name.lower(), _CANONICAL, 1, 0.7)
-    advice = f"did you mean {_CANONICAL[near[0]]}?" if near else f"there are {', '.join(_COLUMNS)}"
-    return ConfigError(f"column {name} means nothing in a message; {advice}; ignoreExtraColumns=true passes over it")
+    advice = f"did you mean {_CANONICAL[near[0]]}?" if near else f"available: {', '.join(_COLUMNS)}"
+    return ConfigError(f"column {name} is not a message column; {advice}; ignoreExtraColumns=true ignores it")

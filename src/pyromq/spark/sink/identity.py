@@ -71,12 +71,12 @@ def of_task(job_id: str | None, *, streams: bool) -> Identity | None:
 
     context = TaskContext.get()
     if context is None:
-        raise ConfigError("a sink writes inside a Spark task, and this is none")
+        raise ConfigError("a sink can write only inside a Spark task")
     if not streams:
         return None if job_id is None else Identity(job_id, 0, context.partitionId())
     query, batch = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId")
     if query is None or batch is None:
-        raise ConfigError("Spark does not tell which query and batch this task belongs to")
+        raise ConfigError("Spark does not say which query and batch this task belongs to")
     return Identity(query, int(batch), context.partitionId())
 
 
@@ -90,6 +90,6 @@ def refuse_speculation() -> None:
     context = TaskContext.get()
     if context is not None and (context.getLocalProperty("spark.speculation") or "").lower() == "true":
         raise ConfigError(
-            "guarantee=effectively-once cannot be kept while spark.speculation is on, which runs a task twice at once; "
+            "guarantee=effectively-once does not work with spark.speculation, which may run a task twice at once; "
             "nothing was sent"
         )

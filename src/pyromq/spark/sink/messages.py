@@ -93,7 +93,9 @@ class BadRow(msgspec.Struct):
     def error(self) -> InvalidMessage:
         """What a task fails with."""
         where = f" to {self.topic}" if self.topic else ""
-        error = InvalidMessage(f"{self.label()}{where}: {self.reason}; onBadRow=skip or dlq:<topic> goes on without it")
+        error = InvalidMessage(
+            f"{self.label()}{where}: {self.reason}; onBadRow=skip or dlq:<topic> continues without it"
+        )
         error.topic = self.topic or ""
         return error
 
@@ -230,9 +232,9 @@ class RowsOut:
         if not body:
             raise _Unfit("its body is null" if body is None else "its body is empty")
         if len(body) > self._options.max_message_bytes:
-            raise _Unfit(f"its body has {len(body)} bytes; {self._options.max_message_bytes} can be sent")
+            raise _Unfit(f"its body has {len(body)} bytes; at most {self._options.max_message_bytes} can be sent")
         if flag is not None and not _LEAST <= flag <= _MOST:
-            raise _Unfit(f"its flag {flag} is no 32-bit integer")
+            raise _Unfit(f"its flag {flag} is not a 32-bit integer")
         mine = _own_properties(own, is_copy) if own else None
         if mine and not shard:
             # Of a copy, or set by hand: it means the same.
@@ -246,7 +248,7 @@ class RowsOut:
         if len(properties) > props.MAX_LENGTH or not properties.isascii():
             size = _utf8_length(properties)
             if size > props.MAX_LENGTH:
-                raise _Unfit(f"its properties take {size} bytes; {props.MAX_LENGTH} can be sent")
+                raise _Unfit(f"its properties take {size} bytes; at most {props.MAX_LENGTH} can be sent")
         queue = None
         if queue_id is not None:
             if queue_id < 0:
@@ -281,7 +283,7 @@ def _own_properties(own: list[tuple[str, str | None]], is_copy: bool) -> dict[st
             if is_copy and name in _NOT_COPIED:
                 continue
             if name in RESERVED:
-                raise _Unfit(f"property {name} has a meaning of its own and cannot be set by hand")
+                raise _Unfit(f"property {name} is reserved and cannot be set")
         if not name.strip() or not value or not value.strip():
             raise _Unfit(f"property {name[:_SHOWN]!r} has no name, or no value")
         found[name] = value
@@ -305,7 +307,7 @@ def _users_text(own: dict[str, str] | None, tags: str | None, keys: str | None, 
 
 def _when(delay_level: int | None, deliver_ms: int | None) -> str:
     if delay_level and deliver_ms is not None:
-        raise _Unfit("it has a delayLevel and a deliverTimestamp; one of them can be kept")
+        raise _Unfit("it has both a delayLevel and a deliverTimestamp; only one is allowed")
     if deliver_ms is not None:
         if deliver_ms < 0:
             raise _Unfit("its deliverTimestamp is before 1970")

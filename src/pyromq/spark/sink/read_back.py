@@ -85,7 +85,7 @@ async def read_back(
         except PyroMQError as exc:
             if not exc.retriable or isinstance(exc, NoPermission) or time.monotonic() + pause > deadline:
                 raise
-            logger.warning("%s: not read back: %s; again in %g s", place(queue), exc, pause)
+            logger.warning("%s: cannot read back: %s; trying again in %g s", place(queue), exc, pause)
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -97,7 +97,7 @@ async def _read_back(link: Link, queue: MessageQueue, findings: Findings) -> set
         await link.client.routes.refresh(wire.topic)
         address = link.replica(queue.broker_name, only_this=True)
     if address is None:
-        error = RouteNotFound(f"no master of broker {queue.broker_name} is known, which has {place(queue)}")
+        error = RouteNotFound(f"no master is known for broker {queue.broker_name}, which has {place(queue)}")
         error.retriable = True
         raise error
     # Only the master knows all that was acknowledged.

@@ -159,7 +159,7 @@ class Sends:
         if form is None and (row.queue is not None or row.shard):
             form = _form_of(place.target, row)
             if form is None:
-                await self._refused(row, f"{row.topic} has no queue {row.queue} that can be written to")
+                await self._refused(row, f"{row.topic} has no writable queue {row.queue}")
                 return
         lane = (row.topic, "" if form is None else f"{form.broker}/{form.queue_text}")
         size = ITEM_OVERHEAD + len(row.body) + len(row.properties)
@@ -287,7 +287,7 @@ class Sends:
             await self._link.client.routes.refresh(place.target.topic)
             place.target = await self._sender.target(topic, self._timeout)
         except PyroMQError as exc:
-            logger.warning("route of %s not refreshed: %s", topic, exc)
+            logger.warning("cannot refresh the route of %s: %s", topic, exc)
         if self._identity is not None and request.form is not None and not isinstance(error, _NOT_SENT):
             lookback = self._options.dedup_lookback
             stored = await read_back(self._link, request.form.shown, self._identity, lookback)
@@ -375,7 +375,7 @@ def _given_up(request: Request, failures: list[tuple[str, PyroMQError]]) -> Pyro
     topic = request.place.target.topic
     broker, last = failures[-1]
     if isinstance(last, BrokerError) and (isinstance(last, NoPermission) or _ACL in last.remark):
-        error = NoPermission(f"writing to topic {topic} needs the right PUB: {last.remark}", broker)
+        error = NoPermission(f"writing to topic {topic} needs the PUB permission: {last.remark}", broker)
         error.topic = topic
         return error
     rows = request.rows

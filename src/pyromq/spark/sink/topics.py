@@ -74,11 +74,13 @@ async def find_topic(link: Link, options: SinkOptions, topic: str, patience: flo
         except PyroMQError as exc:
             if not exc.retriable or isinstance(exc, NoPermission) or time.monotonic() + pause > deadline:
                 raise
-            logger.warning("route of %s not found: %s; again in %g s", topic, exc, pause)
+            logger.warning("cannot find the route of %s: %s; trying again in %g s", topic, exc, pause)
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
     if queues is None:
-        raise _absent(f"{topic}: no broker has this topic, says name server {options.namesrv}; createTopic=8 makes it")
+        raise _absent(
+            f"{topic}: no broker has this topic, says name server {options.namesrv}; createTopic=8 creates it"
+        )
     if not queues:
         raise _absent(f"{topic}: none of its queues can be written to now")
     return tuple(sorted(map(link.for_user, queues)))

@@ -164,7 +164,7 @@ def _task_report(counts: Counts, options: SinkOptions) -> TaskReport:
     if counts.unconfirmed and options.is_effectively_once:
         # The next attempt looks what is there, which is a better answer than a broker's doubt.
         status, count = counts.unconfirmed.most_common(1)[0]
-        raise broker_error(_CODES[status], f"{count} rows are stored, but not confirmed; the next attempt will look")
+        raise broker_error(_CODES[status], f"{count} rows are stored, but not confirmed; the next attempt will check")
     return TaskReport(
         counts.sent,
         counts.bytes,
@@ -202,6 +202,6 @@ def refuse_overwrite(overwrite: bool) -> None:
     """A topic only grows."""
     if overwrite:
         raise ConfigError(
-            "a topic cannot be overwritten, messages can only be added: "
+            "a topic cannot be overwritten, messages can only be appended: "
             "use mode('append') or INSERT INTO, and for a stream outputMode('append') or ('update')"
         )

@@ -123,7 +123,7 @@ class BrokerMetadata:
         except PyroMQError as exc:
             if not self._queues:
                 raise
-            logger.warning("routes not refreshed: %s; going on with those known", exc)
+            logger.warning("cannot refresh routes: %s; keeping the known ones", exc)
         else:
             self._queues = found
         self._routes_at = self._clock()
@@ -269,7 +269,7 @@ class BrokerMetadata:
             try:
                 reply = await self._pull(queue, starts[queue], _SAMPLE)
             except PyroMQError as exc:
-                logger.info("%s: size of messages not sampled: %s", place(queue), exc)
+                logger.info("%s: cannot sample message sizes: %s", place(queue), exc)
                 return 0.0
             count = reply.header(PullMessageReply).next_begin_offset - starts[queue]
             size = len(reply.body_bytes)
@@ -299,7 +299,7 @@ class BrokerMetadata:
     def _address(self, queue: MessageQueue) -> str:
         address = self.link.replica(queue.broker_name)
         if address is None:
-            error = RouteNotFound(f"no address of broker {queue.broker_name} is known, which has {place(queue)}")
+            error = RouteNotFound(f"no address is known for broker {queue.broker_name}, which has {place(queue)}")
             error.retriable = True
             raise error
         return address

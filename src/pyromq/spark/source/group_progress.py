@@ -42,7 +42,7 @@ class GroupProgress:
             if members:
                 raise ConfigError(
                     f"consumerGroup={self._group} has live consumers ({', '.join(sorted(members)[:3])}), whose "
-                    "position a report would move; take a group of its own, or set groupShared=true"
+                    "progress a report would change; use a group of its own, or set groupShared=true"
                 )
 
     async def report(self, offsets: Mapping[MessageQueue, int]) -> None:
@@ -57,6 +57,6 @@ class GroupProgress:
                     address, self._wire_group, self._link.on_wire(queue), offset
                 )
             except PyroMQError as exc:
-                logger.warning("progress of group %s not reported: %s", self._group, exc)
+                logger.warning("cannot report progress of group %s: %s", self._group, exc)
                 return
             self._reported[queue] = offset

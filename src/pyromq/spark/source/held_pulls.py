@@ -90,7 +90,7 @@ class Arrivals:
             try:
                 reply = await self._link.client.calls.pull(address, header, _ANSWERED_WITHIN)
             except PyroMQError as exc:
-                logger.info("no held pull for %s: %s", queue, exc)
+                logger.info("cannot hold a pull for %s: %s", queue, exc)
             else:
                 if reply.code == ResponseCode.SUCCESS:
                     return True

@@ -41,7 +41,7 @@ async def starts(
         edge = _edge(bounds, default)
         return resolve(wanted, bounds, edge.__getitem__, "startingOffsets")
     if wanted == "lake":
-        raise ConfigError("startingOffsets=lake: there is no lake to ask in this version")
+        raise ConfigError("startingOffsets=lake: this version has no lake support")
     if wanted == "group":
         assert options.consumer_group is not None
         fallback = _edge(bounds, options.group_fallback)

@@ -194,7 +194,7 @@ def _entries(tree: Any, what: str) -> Iterable[tuple[MessageQueue, Any]]:
 def _queue_id(value: Any, what: str) -> int:
     text = str(value) if type(value) in (int, str) else ""
     if not (text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= _MAX_QUEUE_ID):
-        raise ConfigError(f"{what}: {value!r} is no queue id")
+        raise ConfigError(f"{what}: {value!r} is not a queue id")
     return int(text)
 
 
@@ -208,4 +208,4 @@ def _json(text: str, option: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise ConfigError(f"{option} is no JSON: {exc}") from exc
+        raise ConfigError(f"{option} is not JSON: {exc}") from exc

@@ -233,7 +233,7 @@ class QueuePulls:
             return gone
         if reached > first:
             return _Answer(b"", first, min(reached, limit))
-        raise RemoteProtocolError(f"{place(queue)}: no answer to a pull at {first}, inside of {minimum} to {maximum}")
+        raise RemoteProtocolError(f"{place(queue)}: no answer to a pull at {first}, within {minimum} to {maximum}")
 
     @staticmethod
     def _gone(first: int, end: int) -> _Answer:
@@ -244,7 +244,7 @@ def report_loss(what: str, count: int | None, fail: bool) -> None:
     """Messages are gone, `count` of them if that is known: raise, or say so and go on."""
     said = what if count is None else f"{what}; {count} message{'s are' if count != 1 else ' is'} lost"
     if fail:
-        raise OffsetOutOfRange(f"{said}; failOnDataLoss=false goes on without")
+        raise OffsetOutOfRange(f"{said}; failOnDataLoss=false continues without")
     logger.warning("%s", said)
 
 
@@ -294,7 +294,7 @@ class _Asking:
             except PyroMQError as exc:
                 if not self._may_pass(exc, time.monotonic() - began):
                     raise
-                logger.warning("%s: pull at %d failed: %s; again in %g s", place(queue), offset, exc, pause)
+                logger.warning("%s: pull at %d failed: %s; trying again in %g s", place(queue), offset, exc, pause)
             else:
                 answer = reply.header(PullMessageReply)
                 if self._options.read_from == "auto":
@@ -328,7 +328,7 @@ class _Asking:
         if found is None and known and (replica != _MASTER or self._options.read_from != "master"):
             found = known[min(known)]
         if found is None:
-            error = RouteNotFound(f"no address of broker {queue.broker_name} is known, which has {place(queue)}")
+            error = RouteNotFound(f"no address is known for broker {queue.broker_name}, which has {place(queue)}")
             error.retriable = True
             raise error
         return self._link.reached_at(found)
@@ -338,7 +338,7 @@ class _Asking:
         try:
             await self._link.client.routes.refresh(wire.topic)
         except PyroMQError as exc:
-            logger.warning("route of %s not refreshed: %s", wire.topic, exc)
+            logger.warning("cannot refresh the route of %s: %s", wire.topic, exc)
         self._addresses = {**self._addresses, **self._link.broker_addresses(wire.topic)}
 
 

@@ -98,7 +98,7 @@ class RocketMQDataSource(Shipped, DataSource):
         if not known.shown(kinds, self.options):
             # Those of a table are in the metadata of its schema, but here that may be of the table selected from.
             raise ConfigError(
-                "there are no options, so nothing says where to: Spark does not keep those of a table for writing; use "
+                "no options given, so no topic to write to: Spark does not keep a table's options for writing; use "
                 "INSERT INTO t WITH (namesrv = '…', topic = '…') …, or a temporary view, which keeps them"
             )
         return known.parse(known.SinkOptions, self.options, others=kinds)
@@ -111,7 +111,7 @@ class RocketMQDataSource(Shipped, DataSource):
         given = known.from_table(known.SourceOptions, self.options, metadata_of(schema))
         if not known.shown(kinds, given):
             raise ConfigError(
-                "there are no options, namesrv and subscribe at least: Spark does not keep those of a table that is "
+                "no options given, but namesrv and subscribe are needed: Spark does not keep the options of a table "
                 "created with a list of columns; use the option columns instead, or SELECT … FROM t WITH (…)"
             )
         return known.parse(known.SourceOptions, given, others=kinds)

@@ -197,10 +197,12 @@ class StreamPlanner:
         deleted = [queue for queue in missing if queue.topic in sight.absent and queue.broker_name in sight.brokers]
         if deleted:
             if options.fail_on_data_loss:
-                error = TopicNotFound(f"topic {deleted[0].topic} was deleted; failOnDataLoss=false goes on without it")
+                error = TopicNotFound(
+                    f"topic {deleted[0].topic} was deleted; failOnDataLoss=false continues without it"
+                )
                 error.topic = deleted[0].topic
                 raise error
-            logger.warning("topic %s was deleted; going on without it", deleted[0].topic)
+            logger.warning("topic %s was deleted; continuing without it", deleted[0].topic)
             start = without(start, deleted)
         for queue in missing:
             if queue not in deleted:
@@ -217,10 +219,10 @@ class StreamPlanner:
             what = f"{place(queue)}: offset {offset} was wanted, but the queue ends at {maximum}"
             if fail:
                 raise OffsetOutOfRange(
-                    f"{what}; the topic was made anew, or a replica took over that is behind; "
-                    "failOnDataLoss=false goes on at its end"
+                    f"{what}; the topic was recreated, or a lagging replica took over; "
+                    "failOnDataLoss=false continues at its end"
                 )
-            logger.warning("%s; going on there", what)
+            logger.warning("%s; continuing there", what)
 
     def _check_gone(self, queue: MessageQueue, sight: Sight) -> None:
         """A broker that is away is an outage and no loss, for a while."""
@@ -228,11 +230,12 @@ class StreamPlanner:
         since = self._gone_since.setdefault(queue, now)
         if since == now:
             reason = sight.failures.get(queue.broker_name)
-            logger.warning("%s is away: %s; its offset is kept", place(queue), reason or "no route has it")
+            logger.warning("%s is unreachable: %s; keeping its offset", place(queue), reason or "no route has it")
         patience = 0.0 if self._target is not None else self._options.broker_gone_timeout
         if self._options.fail_on_data_loss and now - since >= patience:
             raise RouteNotFound(
-                f"{place(queue)} has been away for {now - since:.0f} s; failOnDataLoss=false goes on without it"
+                f"{place(queue)} has been unreachable for {now - since:.0f} s; "
+                "failOnDataLoss=false continues without it"
             ) from sight.failures.get(queue.broker_name)
 
     def _ends(self, start: StreamOffset, sight: Sight) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:

@@ -309,7 +309,7 @@ def test_messages_whose_entries_a_running_broker_has_not_written_yet_are_read_fr
 
 
 def test_a_path_without_a_store_is_refused(tmp_path):
-    with pytest.raises(StoreError, match="holds no store: there is no commitlog folder"):
+    with pytest.raises(StoreError, match="is not a store: it has no commitlog folder"):
         scan(tmp_path)
 
 

@@ -78,5 +78,5 @@ def test_connect_needs_packages_of_its_own(monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "grpc" else found(name))
     check_requirements(java=False)
-    with pytest.raises(ConfigError, match=r"^grpc is not installed; pip install 'pyromq\[connect\]' brings it$"):
+    with pytest.raises(ConfigError, match=r"^grpc is not installed; pip install 'pyromq\[connect\]' installs it$"):
         check_requirements(java=False, connect=True)

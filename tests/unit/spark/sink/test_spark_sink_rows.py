@@ -116,7 +116,7 @@ def test_rows_that_were_read_leave_behind_what_brokers_and_clients_had_set():
     assert properties(copied)["UNIQ_KEY"] == copied.key != "X"
     assert (properties(copied)["SPARK_TXN"], properties(copied)["WAIT"]) == ("query-1:7:3:0", "true")
     assert "CLUSTER" not in properties(copied)
-    assert reason(typed) == "property UNIQ_KEY has a meaning of its own and cannot be set by hand"
+    assert reason(typed) == "property UNIQ_KEY is reserved and cannot be set"
 
 
 def test_the_sharding_key_of_a_copied_message_still_counts():
@@ -131,15 +131,15 @@ def test_the_sharding_key_of_a_copied_message_still_counts():
     [
         ({"body": pa.array([None], pa.binary())}, "its body is null"),
         ({"body": [b""]}, "its body is empty"),
-        ({"body": [b"x" * 2001]}, "its body has 2001 bytes; 2000 can be sent"),
-        ({"flag": [1 << 31]}, "its flag 2147483648 is no 32-bit integer"),
+        ({"body": [b"x" * 2001]}, "its body has 2001 bytes; at most 2000 can be sent"),
+        ({"flag": [1 << 31]}, "its flag 2147483648 is not a 32-bit integer"),
         ({"tags": ["a\x01b"]}, "U+0001"),
-        ({"properties": pa.array([[("KEYS", "x")]], PROPERTIES)}, "property KEYS has a meaning of its own"),
-        ({"properties": pa.array([[("SPARK_TXN", "x")]], PROPERTIES)}, "property SPARK_TXN has a meaning of its own"),
+        ({"properties": pa.array([[("KEYS", "x")]], PROPERTIES)}, "property KEYS is reserved"),
+        ({"properties": pa.array([[("SPARK_TXN", "x")]], PROPERTIES)}, "property SPARK_TXN is reserved"),
         ({"properties": pa.array([[("a", None)]], PROPERTIES)}, "property 'a' has no name, or no value"),
         ({"properties": pa.array([[("a", "x" * 40_000)]], PROPERTIES)}, "its properties take"),
         ({"properties": pa.array([[("a", "ü" * 20_000)]], PROPERTIES)}, "its properties take"),
-        ({"delayLevel": [3], "deliverTimestamp": [5]}, "one of them can be kept"),
+        ({"delayLevel": [3], "deliverTimestamp": [5]}, "only one is allowed"),
         ({"delayLevel": [-1]}, "its delayLevel is -1"),
         ({"deliverTimestamp": [-1]}, "before 1970"),
     ],

@@ -178,7 +178,7 @@ def test_the_queue_of_a_row_is_kept_if_that_is_wished(scene):
     scene.write(topic, [batch], keepQueueId="true")
     found = {queue: [message.body for message in held] for queue, held in scene.messages(topic).items() if held}
     assert found == {0: [b"b"], 2: [b"a", b"c"]}
-    with pytest.raises(InvalidMessage, match=r"row 0 of the task, without keys.* has no queue"):
+    with pytest.raises(InvalidMessage, match=r"row 0 of the task, without keys.* has no writable queue"):
         scene.write(topic, [batch_of(body=["a"], queueId=[9])], keepQueueId="true")
 
 
@@ -202,7 +202,7 @@ def test_topics_of_rows_are_found_or_made(scene):
 
 
 def test_a_topic_of_the_options_is_looked_for_when_a_write_is_planned(scene):
-    with pytest.raises(RouteNotFound, match="createTopic=8 makes it"):
+    with pytest.raises(RouteNotFound, match="createTopic=8 creates it"):
         sink_topics.check_topics(scene.options("sink-absent"), streams=False)
     with pytest.raises(RouteNotFound, match="sink-dead: no broker"):
         sink_topics.check_topics(scene.options(scene.new(), onBadRow="dlq:sink-dead"), streams=True)
@@ -244,7 +244,7 @@ def test_bad_rows_are_skipped_and_counted(scene, caplog):
     report = scene.write(topic, [bad_and_good()], onBadRow="skip", maxMessageBytes=4000, batchBytes=2000)
     assert (report.sent, report.skipped) == (2, 3)
     assert scene.bodies(topic) == [b"fine", b"good"]
-    assert "keys 'k2': property DELAY has a meaning of its own" in caplog.text
+    assert "keys 'k2': property DELAY is reserved" in caplog.text
 
 
 @pytest.mark.scenario("spark 27")
@@ -256,8 +256,8 @@ def test_bad_rows_become_dead_letters_with_the_reason(scene):
     letters = {message.keys[0]: message for held in scene.messages(dead).values() for message in held}
     assert {key: message.properties["SPARK_BAD_ROW"] for key, message in letters.items()} == {
         "k1": "its body is null",
-        "k2": "property DELAY has a meaning of its own and cannot be set by hand",
-        "k3": "its body has 5000 bytes; 4000 can be sent",
+        "k2": "property DELAY is reserved and cannot be set",
+        "k3": "its body has 5000 bytes; at most 4000 can be sent",
     }
     assert letters["k2"].properties["SPARK_BAD_ROW_TOPIC"] == topic
     assert letters["k3"].body == b"x" * 4000
@@ -326,7 +326,7 @@ def test_a_refused_user_learns_the_topic_and_the_right_that_is_needed(scene, mon
 
     monkeypatch.setattr(sink_sends._Sender, "send", refused)
     monkeypatch.setattr(sink_sends, "_FIRST_PAUSE", 0.001)
-    with pytest.raises(NoPermission, match=f"writing to topic {topic} needs the right PUB: ") as caught:
+    with pytest.raises(NoPermission, match=f"writing to topic {topic} needs the PUB permission: ") as caught:
         scene.write(topic, [batch_of(body=[b"x"])], retries=2)
     assert refusal.remark in str(caught.value)
     assert len(calls) == attempts

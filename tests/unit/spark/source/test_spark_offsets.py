@@ -52,12 +52,12 @@ def test_equal_offsets_are_equal_text_with_queues_in_order():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{", "startingOffsets is no JSON"),
-        ("[" * 100_000, "startingOffsets is no JSON"),
+        ("{", "startingOffsets is not JSON"),
+        ("[" * 100_000, "startingOffsets is not JSON"),
         ("[]", "startingOffsets must look like"),
         ('{"orders":5}', "startingOffsets: orders must look like"),
         ('{"orders":{"broker-a":[1]}}', "orders on broker-a must look like"),
-        ('{"orders":{"broker-a":{"x":1}}}', "'x' is no queue id"),
+        ('{"orders":{"broker-a":{"x":1}}}', "'x' is not a queue id"),
         ('{"orders":{"broker-a":{"0":-3}}}', "queue 0 of orders on broker-a has -3"),
         ('{"orders":{"broker-a":{"0":1.5}}}', "has 1.5; an offset is a number"),
         ('{"orders":{"broker-a":{"0":true}}}', "has True"),
