@@ -2,8 +2,8 @@
 
 `broker` runs it, `assembly` puts it together. `send`, `appends`, `pull`, `held_pulls`, `send_back` and `request_reply`
 move messages; `topics`, `groups` and `offsets/` are its tables, `kept_files` keeps them over a restart; `registration`
-keeps the name servers told. Rooms: `timers/` (delay levels and timers), `transactions/`, `pop/`, `filters/`,
-`clients/` (who is connected), `offsets/` (how far groups are), `stats/`, `admin/` (what operators ask for).
+keeps the name servers up to date. Rooms: `timers/` (delay levels and timers), `transactions/`, `pop/`, `filters/`,
+`clients/` (who is connected), `offsets/` (consumer progress), `stats/`, `admin/` (requests of operators).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Appends: all messages that arrive within one turn of the event loop are stored by one write.
 
-Messages are put here with a function to call when they are stored. The turn ends in one `store.put`; then the pulls
+Each message comes with a function to call once it is stored. The turn ends in one `store.put`; then the pulls
 that wait for these queues are woken, and the durability gate tells the senders.
 """
 
@@ -33,7 +33,7 @@ __all__ = ["Appends", "Stored"]
 
 
 class Appends:
-    """The way of messages into the store. `arrived` is told each queue that got some, before any sender is answered."""
+    """The way into the store. `arrived` is called with each queue that got messages, before any sender is answered."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class Appends:
         self._stored: list[tuple[Stored, bool]] = []
 
     def put(self, queue: ConsumeQueue, records: Sequence[MessageRecord], stored: Stored, *, wait: bool = True) -> None:
-        """Store `records`, side by side, at the end of this turn. `wait` False: not to wait for the disk."""
+        """Store `records`, side by side, at the end of this turn. With `wait` False, do not wait for the disk."""
         if not self._units:
             self._loop.call_soon(self.flush)
         self._units.append((queue, records))
         self._stored.append((stored, wait))
 
     def put_again(self, queue: ConsumeQueue, record: MessageRecord) -> PutResult:
-        """Store a message now that was taken before, when longer ones were allowed."""
+        """Store a message, now, that was accepted when longer messages were allowed."""
         try:
             (result,) = self._store.put_again((queue, (record,)))
         except StoreNotWritable as exc:

@@ -1,4 +1,4 @@
-"""The broker: opens the store, listens, registers, and in the end leaves in an order that costs nobody a message."""
+"""The broker: opens the store, listens, registers, and shuts down in an order that loses no message."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Seconds that name servers get to hear that the broker leaves, before it answers those who wait for messages.
+# Seconds to tell the name servers that the broker is leaving, before it answers held pulls.
 _HEARD = 0.5
-# Seconds that requests under way get to finish when the broker stops.
+# Seconds for requests in progress to finish when the broker stops.
 _FINISH = 3.0
 
 
 class Broker(Service):
-    """A broker, to be run or to be embedded.
+    """A broker, to run or to embed.
 
         async with Broker(load_settings(sets=["listenPort=0", "storePathRootDir=data"])) as broker:
             print(broker.address)
 
-    It must be run in the folder of its store alone; a second one is refused.
+    Only one broker can use a store folder; a second one is refused.
     """
 
     def __init__(self, settings: Settings, *, disk: Disk | None = None) -> None:
-        """ConfigError for settings that no broker can have. `disk` is what its store is kept on, for tests."""
+        """ConfigError for settings that cannot work. `disk` lets tests replace the disk of the store."""
         check_settings(settings)
         self._live = LiveConfig(settings)
         self._disk = disk
@@ -59,13 +59,13 @@ class Broker(Service):
 
     @property
     def config(self) -> BrokerConfig:
-        """The broker's own settings, as they are now."""
+        """The broker's current settings."""
         return self._live.config
 
     @property
     def port(self) -> int:
-        """The port for clients, also when the system chose it."""
-        assert self._ports is not None, "the broker does not run"
+        """The port for clients, even if the system chose it."""
+        assert self._ports is not None, "the broker is not running"
         return self._ports.port
 
     @property
@@ -75,22 +75,22 @@ class Broker(Service):
 
     @property
     def listens_on(self) -> str:
-        """The address that it listens on; `0.0.0.0` stands for all that this machine has."""
+        """The address it listens on; `0.0.0.0` means all addresses of this machine."""
         return join_address(self._live.settings[BrokerServerConfig].bind_address, self.port)
 
     def reload(self) -> None:
-        """Read certificates and log levels again. What cannot be used is said, and stays as it was."""
+        """Read certificates and log levels again. If one is unusable, log that and keep the old one."""
         try:
             self._live.reload_log_levels()
             if self._ports is not None:
                 self._ports.reload_tls()
         except ConfigError as exc:
-            logger.error("not reloaded: %s", exc)
+            logger.error("reload failed: %s", exc)
         else:
             logger.info("certificates and log levels reloaded")
 
     async def run(self, listening: Callable[[], None] | None = None) -> None:
-        """Serve until cancelled; every task starts and ends in here. Calls `listening` once it is registered.
+        """Serve until cancelled; every task starts and ends here. Calls `listening` once registered.
 
         ConfigError when a port is taken, StoreError when the store cannot be opened, or in the end if its disk failed.
         """
@@ -102,7 +102,7 @@ class Broker(Service):
         store = MessageStore(settings[StoreConfig], disk=self._disk)
         problem = why_not_writable(store.root)
         if problem is not None:
-            raise StoreError(f"storePathRootDir {store.root} cannot be written: {problem}")
+            raise StoreError(f"storePathRootDir {store.root} is not writable: {problem}")
         try:
             async with contextlib.AsyncExitStack() as life:
                 await _in_thread(store.open, store.close)
@@ -131,13 +131,13 @@ class Broker(Service):
                 parts.rediscover()
                 self._parts = parts
                 ports.serve(parts.processors, parts.fast_failure)
-                # Not before all of it is there: a start that fails has never taken a connection.
+                # Not before everything is ready: a failed start must never have taken a connection.
                 ports.listen()
                 self._say_where(ports)
                 await self._serve(parts, ports, listening)
         except asyncio.CancelledError:
             if store.flusher.error is not None:
-                # It was stopped, and went on reading until then; but nobody may take this for a clean end.
+                # The broker was stopped and served reads until then, but this is not a clean exit.
                 raise StoreError(f"a flush of {store.root} failed: {store.flusher.error}") from store.flusher.error
             raise
 
@@ -152,20 +152,20 @@ class Broker(Service):
                     listening()
                 await asyncio.Event().wait()
             finally:
-                # The services go on until the last client is gone. When one of them failed there is no such luxury.
+                # The services run until the last client has gone, unless one of them failed.
                 drain = 0 if any(task.done() for task in services) else self._live.config.drain_seconds
-                # In a task of its own, since this one is being cancelled, and time limits do not work in such a task.
+                # In its own task: this one is being cancelled, and timeouts do not work in a cancelled task.
                 await asyncio.create_task(self._leave(parts, ports, registering, drain), name="leave")
                 for service in services:
                     service.cancel()
 
     async def _leave(self, parts: Parts, ports: Ports, registering: asyncio.Task[None] | None, drain: float) -> None:
-        """Tell the name servers, serve those who have not heard it yet, take nothing new, finish what is under way."""
+        """Tell the name servers, serve clients that have not noticed, then refuse new and finish open requests."""
         if registering is not None:
             registering.cancel()
             await asyncio.wait([registering])
         leaving = asyncio.create_task(parts.registration.unregister(), name="unregister")
-        # Those who wait are answered when nobody is led here any more; but no name server may keep them waiting.
+        # Held pulls are answered once no route leads here any more; but a slow name server must not delay them.
         await asyncio.wait([leaving], timeout=_HEARD)
         parts.stop_waiting()
         await leaving
@@ -189,12 +189,12 @@ class Broker(Service):
         far = [address for address in config.name_servers if _is_public(split_address(address)[0])]
         if far and _is_private(config.broker_ip1):
             logger.warning(
-                "name server %s is public, and clients are told the private address %s; brokerIP1 sets another",
+                "name server %s is public, but clients are told the private address %s; set brokerIP1 to change it",
                 far[0],
                 self.address,
             )
 
-    # What connections tell
+    # Events of connections
 
     def connected(self, connection: Connection) -> None:
         """A connection means nothing until a client speaks."""
@@ -206,12 +206,12 @@ class Broker(Service):
 
 
 async def _in_thread(work: Callable[[], None], undo: Callable[[], None] | None = None) -> None:
-    """Recovery and the like may take a while, and others, a name server say, live on this loop."""
+    """Recovery may take a while, and the loop may also serve others, such as a name server."""
     working = asyncio.create_task(asyncio.to_thread(work), name="start")
     try:
         await asyncio.shield(working)
     except asyncio.CancelledError:
-        # It cannot be interrupted.
+        # The thread cannot be interrupted.
         await asyncio.wait([working])
         if working.exception() is None and undo is not None:
             undo()
@@ -219,14 +219,14 @@ async def _in_thread(work: Callable[[], None], undo: Callable[[], None] | None =
 
 
 async def _resolved(host: str) -> str:
-    """The IP address of `host`, for message ids: they have no room for a name."""
+    """The IP address of `host`: message ids have no room for a name."""
     with contextlib.suppress(LocalProtocolError):
         encode_host(host, 0)
         return host
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, family=socket.AF_INET)
     except OSError as exc:
-        raise ConfigError(f"brokerIP1 {host} is no address and cannot be resolved: {exc.strerror or exc}") from exc
+        raise ConfigError(f"brokerIP1 {host} is not an address and cannot be resolved: {exc.strerror or exc}") from exc
     return str(found[0][4][0])
 
 

@@ -1,4 +1,4 @@
-"""What processors and services are given: two groups of what lies below them. None of these knows a processor."""
+"""What processors and services work with: the tables, and everything below them. None of it knows a processor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """What the broker knows of topics and of those who use them."""
+    """What the broker knows about topics and their users."""
 
     topics: TopicTable
     groups: GroupTable
@@ -37,7 +37,7 @@ class Context:
     """What the broker works with.
 
     `clock` gives epoch milliseconds, for what is stored or shown, and for what falls due at a time of day. `monotonic`
-    gives milliseconds that nobody sets back or ahead, for leases and limits. `address` is what clients are told,
+    gives milliseconds that never jump, for leases and limits. `address` is what clients are told,
     `store_host` the bytes that stand for it in every message. What is acknowledged passes `gate`.
     """
 

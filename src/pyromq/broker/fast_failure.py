@@ -1,4 +1,4 @@
-"""Fast failure: a request that waited too long is refused, so that its client hears of it before it gives up.
+"""Fast failure: refuses requests that waited too long, so that clients hear of it before they time out.
 
 Nothing queues between a socket and a processor. What waits, waits in sockets, while the event loop is busy with
 something else; so the wait is measured by how late the loop is. A tick says when the next one is due, and what is read
@@ -26,13 +26,13 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two ticks, which is also how much too short a wait may be measured.
 TICK = 0.02
-# A broker that has just started may be busy with what waited for it.
+# A broker that has just started may be busy with requests that waited for it.
 _GRACE = 1.0
 _LOG_AGAIN = 10.0
 
 
 def limits(config: BrokerConfig) -> dict[int, int]:
-    """Milliseconds that a request may have waited, by its code; others may wait for ever."""
+    """The longest wait in milliseconds, by request code; other requests may wait for ever."""
     if not config.fast_failure:
         return {}
     send, pull = config.wait_in_send_queue, config.wait_in_pull_queue
@@ -66,7 +66,7 @@ class FastFailure:
         self._limits: dict[int, int] = {}
         self._refused = 0
         self._logged_at = -math.inf
-        # By `clock`: of what is read before this, nothing has to be refused.
+        # By `clock`: nothing read before this time has to be refused.
         self.late_after = math.inf
 
     async def run(self) -> None:
@@ -82,10 +82,10 @@ class FastFailure:
             self.late_after = math.inf
 
     def tick(self) -> None:
-        """The loop is here, and should be here again after `TICK`."""
+        """Note that the loop is on time now and should be back after `TICK`."""
         now = self._clock()
         if self._refused and now - self._logged_at > _LOG_AGAIN:
-            logger.warning("event loop was late; %d requests refused that had waited too long", self._refused)
+            logger.warning("event loop was late; refused %d requests that had waited too long", self._refused)
             self._logged_at, self._refused = now, 0
         config = self._live.config
         if config is not self._config:
@@ -94,7 +94,7 @@ class FastFailure:
         self.late_after = self._due + min(self._limits.values(), default=math.inf) / 1000
 
     def refusal(self, request: Command) -> Command | None:
-        """The answer to a request that waited too long; None if it is to be served."""
+        """The answer to a request that waited too long; None if it should be served."""
         limit = self._limits.get(request.code)
         waited = (self._clock() - self._due) * 1000
         if limit is None or waited <= limit:

@@ -23,17 +23,17 @@ logger = logging.getLogger(__name__)
 
 
 class GroupTable:
-    """All subscription groups by name; they need not have consumers, and producer groups are not among them.
+    """All subscription groups by name, with or without consumers. Producer groups are not among them.
 
-    `changed` is called after each change with the group's name. `dirty` is set by each change; whoever saves the table
-    clears it. Changes that cannot be saved are taken back.
+    `changed` is called after each change with the group's name. Each change sets `dirty`; saving the table
+    clears it. Changes that cannot be saved are rolled back.
     """
 
     def __init__(self, live: LiveConfig, clock: Callable[[], int]) -> None:
         self._live = live
         self._clock = clock
         self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
-        # Of 5.x: which topics a group may not consume. Kept for the files of such a broker.
+        # From 5.x: which topics a group may not consume. Kept so that the file stays complete.
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion(timestamp=clock())
         self.changed: Callable[[str], None] | None = None
@@ -48,7 +48,7 @@ class GroupTable:
         return group in self._groups
 
     def __iter__(self) -> Iterator[SubscriptionGroupConfig]:
-        """The groups as they are now; the table may change while somebody walks through them."""
+        """A copy of the groups; the table may change during iteration."""
         return iter(list(self._groups.values()))
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
@@ -56,7 +56,7 @@ class GroupTable:
         return self._groups.get(group)
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, made with its first use if that is allowed; None if it is not."""
+        """The group, created on first use if that is allowed, else None."""
         known = self._groups.get(group)
         if known is not None or not self._may_create(group):
             return known
@@ -68,7 +68,7 @@ class GroupTable:
     def _may_create(self, group: str) -> bool:
         if not self._live.config.auto_create_group and not group.startswith(SYSTEM_GROUP_PREFIX):
             return False
-        # As 5.x. Clients check the same; what gets here otherwise would stay in our file for good.
+        # As 5.x does. Clients check the same; a bad name would stay in our file for good.
         if len(group) > MAX_GROUP_LENGTH or not is_legal_name(group):
             return False
         limit = self._live.config.max_auto_created_groups
@@ -81,7 +81,7 @@ class GroupTable:
         return False
 
     def update(self, config: SubscriptionGroupConfig) -> None:
-        """Set a group, whatever it was before."""
+        """Create or replace a group."""
         self._unsaved.note(config.group_name, self._groups.get(config.group_name))
         self._groups[config.group_name] = config
         self._moved_on(config.group_name)
@@ -108,28 +108,28 @@ class GroupTable:
     # The file, and what peers copy
 
     def is_new(self, group: str) -> bool:
-        """Whether a group was made so recently that subscriptionGroup.json does not have it yet."""
+        """Whether a group is so new that subscriptionGroup.json does not have it yet."""
         return self._unsaved.is_new(group)
 
     def writing(self) -> None:
-        """The table as it is now is on its way to the file."""
+        """The current table is being written to the file."""
         self._unsaved.begin()
 
     def written(self) -> None:
         self._unsaved.written()
 
     def take_back(self) -> None:
-        """The file cannot be written: groups become again what it has of them."""
+        """The file cannot be written: roll the groups back to what it holds."""
         for name, before in self._unsaved.failed().items():
             if before is None:
                 self._groups.pop(name, None)
             else:
                 self._groups[name] = before
-            logger.warning("group %s is again what subscriptionGroup.json says", name)
+            logger.warning("group %s rolled back to subscriptionGroup.json", name)
         self._bump()
 
     def snapshot(self) -> SubscriptionGroupWrapper:
-        """The table as it is now. It does not change any more, so another thread may have it."""
+        """A copy of the table that does not change, for another thread."""
         return SubscriptionGroupWrapper(
             data_version=self.data_version,
             forbidden_table=self._forbidden.copy(),
@@ -137,7 +137,7 @@ class GroupTable:
         )
 
     def load(self, saved: SubscriptionGroupWrapper) -> None:
-        """Take over what was saved; it wins over what is built in."""
+        """Load the saved table; it overrides built-in groups."""
         self._groups.update(saved.subscription_group_table)
         self._forbidden = dict(saved.forbidden_table)
         self.data_version = saved.data_version

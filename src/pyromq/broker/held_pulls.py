@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class HeldPull:
-    """A pull that waits. `looked_at` is the offset up to which nothing matched, so nothing is looked at twice."""
+    """A waiting pull. Nothing before `looked_at` matched, so nothing is looked at twice."""
 
     __slots__ = ("connection", "deadline", "looked_at", "offset", "queue", "request", "selection")
 
@@ -39,7 +39,7 @@ class HeldPull:
 
 
 class HeldPulls:
-    """The pulls that wait, by queue. Waiting costs nothing; a queue that nobody waits for costs one look-up.
+    """The waiting pulls by queue. Waiting costs nothing; a queue without waiting pulls costs one lookup.
 
     A pull is here until `remove` says that it is answered, so that whoever goes through many of them in several turns
     of the event loop can be overtaken by others.
@@ -85,11 +85,11 @@ class HeldPulls:
         return list(self._by_queue.get(queue, ()))
 
     def queues(self) -> list[ConsumeQueue]:
-        """The queues that somebody waits for."""
+        """The queues with waiting pulls."""
         return list(self._by_queue)
 
     def clear(self) -> list[HeldPull]:
-        """Remove and return all: the broker stops."""
+        """Remove and return all pulls: the broker stops."""
         pulls = [pull for pulls in self._by_queue.values() for pull in pulls]
         self._by_queue.clear()
         self._by_connection.clear()

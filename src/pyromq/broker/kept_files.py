@@ -1,7 +1,7 @@
-"""What the broker remembers over a restart besides messages: topics, groups and offsets, in files under `config`.
+"""The files under `config` that keep topics, groups and offsets across a restart.
 
-The tables live in memory and say by `dirty` that they changed. Here a table is copied on the loop, and made a text and
-written in a thread: a table of ten thousand topics is then no pause for anybody. docs/spec/store.md 6.
+The tables live in memory and set `dirty` when they change. Here a table is copied on the loop, then encoded and
+written in a thread: even a table of ten thousand topics does not block the loop. docs/spec/store.md 6.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BodyT = TypeVar("BodyT", bound=Body)
 
 
 class Table(Protocol[BodyT]):
-    """A table that can be saved. `dirty` is set by each change; a snapshot does not change any more."""
+    """A table that can be saved. Each change sets `dirty`; a snapshot never changes."""
 
     dirty: bool
 
@@ -43,7 +43,7 @@ class Table(Protocol[BodyT]):
 
 
 class Settings(Table[BodyT], Protocol[BodyT]):
-    """A table of what somebody set. A change that cannot be saved is taken back: whoever asked for it is refused."""
+    """A table of settings. A change that cannot be saved is rolled back, and the request for it refused."""
 
     def writing(self) -> None: ...
 
@@ -52,15 +52,15 @@ class Settings(Table[BodyT], Protocol[BodyT]):
     def take_back(self) -> None: ...
 
 
-# Called with None once it is saved, or with the reason why it is not.
+# Called with None once saved, or with the reason why not.
 Told = Callable[[Exception | None], None]
 
 
 class KeptFile(Generic[BodyT]):
-    """A file that follows a table: at most one write at a time, and the newest content is the last to be written.
+    """A file that follows a table: one write at a time, and the newest content is always written last.
 
-    One write serves all who wait for it. One that fails is logged and told to them; a table of settings takes its
-    changes back then, any other one stays dirty and is written by the next `save_soon`.
+    One write serves all who wait for it. A failed write is logged and reported to them; settings then roll their
+    changes back, any other table stays dirty until the next `save_soon`.
     """
 
     def __init__(self, file: BodyFile[BodyT], table: Table[BodyT]) -> None:
@@ -68,7 +68,7 @@ class KeptFile(Generic[BodyT]):
         self._table = table
         self._settings = cast("Settings[BodyT]", table) if hasattr(table, "take_back") else None
         self._writing: asyncio.Future[None] | None = None
-        # Those who wait for the write that is under way, and for the one after it.
+        # Callbacks that wait for the write in progress, and for the one after it.
         self._told: list[Told] = []
         self._next: list[Told] = []
 
@@ -81,7 +81,7 @@ class KeptFile(Generic[BodyT]):
 
     @property
     def was_emptied(self) -> bool:
-        """Whether the file was there at the start and said nothing, and neither did its `.bak`."""
+        """Whether the file existed at the start but was empty, and had no usable `.bak`."""
         return self._file.was_emptied
 
     def load(self) -> None:
@@ -89,27 +89,27 @@ class KeptFile(Generic[BodyT]):
         self._table.load(self._file.load())
 
     def write_again(self) -> None:
-        """Have the file written although nothing changed: what is there now is of no use."""
+        """Write the file even though nothing changed: what it holds now is useless."""
         self._table.dirty = True
 
     def save_soon(self) -> None:
-        """Begin to write the table if it is dirty. If a write is under way, that is followed by another one."""
+        """Start writing the table if it is dirty. If a write is in progress, another one follows it."""
         if self._writing is None and self._table.dirty:
             self._begin()
 
     def when_saved(self, told: Told) -> None:
-        """Call `told` once all changes until now are in the file, surviving a power failure, or cannot be."""
+        """Call `told` once all changes so far are safely in the file, or cannot be."""
         self.save_soon()
         if self._writing is None:
             told(None)
         elif self._table.dirty:
-            # The write under way began before the last change.
+            # The write in progress began before the last change.
             self._next.append(told)
         else:
             self._told.append(told)
 
     async def saved(self) -> None:
-        """Return once all changes until now are in the file. NotSaved if they could not be written."""
+        """Return once all changes so far are in the file. NotSaved if they could not be written."""
         outcome: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
         def told(error: Exception | None) -> None:
@@ -143,7 +143,7 @@ class KeptFile(Generic[BodyT]):
                 self._settings.take_back()
             self._table.dirty = True
         if self._next or (error is None and self._table.dirty):
-            # What was taken back is tried again by the next `save_soon` at the latest.
+            # What was rolled back is written by the next `save_soon` at the latest.
             self.save_soon()
         failure = error if error is None or isinstance(error, Exception) else StoreError("the broker is stopping")
         for tell in told:
@@ -151,10 +151,10 @@ class KeptFile(Generic[BodyT]):
 
 
 class BrokerState:
-    """All kept files of a broker. `load` before anything is served, `run` while it is, `close` when it is not any more.
+    """All kept files of a broker. Call `load` before serving, `run` while serving, `close` afterwards.
 
-    Topics and groups are saved when they change, by the durability gate. Offsets, of which there are too many changes,
-    are saved every `offset_flush_interval`, with whatever else is still dirty and has no pause of its own.
+    The durability gate saves topics and groups when they change. Offsets change too often for that; they
+    are saved every `offset_flush_interval`, along with any other dirty table that has no interval of its own.
     """
 
     def __init__(
@@ -176,9 +176,9 @@ class BrokerState:
     def keep(
         self, file: BodyFile[BodyT], table: Table[BodyT], pause: Callable[[], int] | None = None
     ) -> KeptFile[BodyT]:
-        """Let another table have its file here. To be called before `load`.
+        """Keep another table here. Call it before `load`.
 
-        `pause` gives the milliseconds between two savings, where they are not those of the offsets.
+        `pause` gives the milliseconds between two saves, if they differ from those of the offsets.
         """
         kept = KeptFile(file, table)
         self._files.append(kept)
@@ -192,7 +192,7 @@ class BrokerState:
             file.load()
 
     async def run(self) -> None:
-        """Save what is dirty every now and then, until cancelled."""
+        """Save dirty tables at their intervals, until cancelled."""
         apart = [file for file, _ in self._pauses]
         others = [file for file in self._files if file not in apart]
         async with asyncio.TaskGroup() as tasks:
@@ -201,9 +201,9 @@ class BrokerState:
                 tasks.create_task(_save_often([file], pause))
 
     async def close(self) -> None:
-        """Save everything. Nothing is written any more once this returns, if the tables do not change either."""
+        """Save everything. Once this returns, nothing more is written unless a table changes."""
         for outcome in await asyncio.gather(*(file.saved() for file in self._files), return_exceptions=True):
-            # An error was logged already; the others are to be saved whatever became of this one.
+            # The error was logged already; save the others all the same.
             if isinstance(outcome, BaseException) and not isinstance(outcome, NotSaved):
                 raise outcome
 

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# One pull looks at as many entries as it wants messages, if that is more than 800, and others wait meanwhile.
+# A pull that wants more than 800 messages looks at that many entries, and other requests wait meanwhile.
 _MOST_WANTED = 16_000
-# So many new messages are looked at once for all pulls that select by tags.
+# Up to this many new messages are checked once for all pulls that select by tags.
 _FEW = 32
 
 ALL = "*"
@@ -75,7 +75,7 @@ _EMPTY = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
 class PullProcessor:
-    """Serves pulls and keeps those that wait. `offset_moved` is told of pulls outside of their queue."""
+    """Serves pulls and keeps those that wait. `offset_moved` is told of pulls outside their queue."""
 
     def __init__(
         self,
@@ -131,10 +131,10 @@ class PullProcessor:
         config = self._live.config
         if self.held.of_connection(connection) >= config.max_held_pulls_per_connection:
             most, setting = config.max_held_pulls_per_connection, "maxHeldPullsPerConnection"
-            raise SystemBusy(f"{most} pulls of this connection wait already, as many as may ({setting})")
+            raise SystemBusy(f"this connection already has {most} waiting pulls, the most allowed ({setting})")
         if self.held.of_queue(queue) >= config.max_held_pulls_per_queue:
             most, setting = config.max_held_pulls_per_queue, "maxHeldPullsPerQueue"
-            raise SystemBusy(f"{most} pulls wait for this queue already, as many as may ({setting})")
+            raise SystemBusy(f"this queue already has {most} waiting pulls, the most allowed ({setting})")
 
     def arrived(self, queue: ConsumeQueue) -> None:
         """A queue got messages: answer the pulls that wait for them, in this turn if there are not very many."""
@@ -167,7 +167,7 @@ class PullProcessor:
         return self._answer(pull)
 
     def _passes_over(self, pull: HeldPull, tags: Tags, codes: dict[int, list[int]]) -> bool:
-        """Whether none of a few new messages has the tags that a pull waits for. `codes` spares others the look."""
+        """Whether none of a few new messages has the tags that a pull waits for. `codes` caches their tags codes."""
         queue, offset = pull.queue, pull.looked_at
         if queue.ext is not None or not queue.min_offset <= offset < queue.max_offset <= offset + _FEW:
             return False
@@ -196,7 +196,7 @@ class PullProcessor:
         return True
 
     def expire(self) -> None:
-        """To be called every now and then: answer the pulls that have waited long enough, or whose peer is gone.
+        """Answer pulls that have waited long enough or whose client is gone. Call it now and then.
 
         Also those that messages were passed over for: their consumers learn how far they are, and commit that.
         """
@@ -235,7 +235,7 @@ class PullProcessor:
     def _found(self, pull: HeldPull, header: PullMessage, offset: int) -> GetResult | None:
         """What there is for a held pull. None if it cannot be read: then that was the answer.
 
-        It must not become anybody else's trouble: senders, other pulls and the timer come this way.
+        Errors must not reach the senders, other pulls and the timer that call this.
         """
         try:
             return self._get(pull.queue, offset, _wanted(header), pull.selection)
@@ -246,7 +246,7 @@ class PullProcessor:
     # The rules
 
     def _checked(self, connection: Connection, header: PullMessage, *, is_lite: bool = False) -> Selection:
-        """The checks of 6.2, in its order. Returns what the pull selects messages by."""
+        """The checks of 6.2 in their order. Returns what the pull selects messages by."""
         config = self._live.config
         group_name, topic = header.consumer_group, header.topic
         if not config.broker_permission & PERM_READ:
@@ -296,7 +296,7 @@ class PullProcessor:
             if header.expression_type == TAG and subscription.expression_type in (None, "", TAG):
                 # A rebalance gives a subscription a new version, and the heartbeat that says so may be lost: 5.x
                 # clients drop it while another is under way, and would be refused until the next, for 30 seconds.
-                # Who selects by tags looks at every message again, so more than it wants does no harm.
+                # A client that selects by tags checks every message again, so sending it too many does no harm.
                 return _EVERYTHING
             raise SubscriptionNotLatest("the consumer's subscription not latest")
         if is_tag_type(subscription.expression_type):

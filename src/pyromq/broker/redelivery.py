@@ -1,4 +1,4 @@
-"""Messages that the broker itself stores anew: handed over together, and tried until every one of them is stored."""
+"""Redelivery: messages that the broker itself stores again, retried until each one is stored."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What the store says of a message that is too long: maxMessageSize was lowered since it was sent.
+# The store's status for a message that is too long: maxMessageSize was lowered since it was sent.
 _TOO_LONG = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
 class Handover:
     """Some messages on their way into the store.
 
-    `stored` is called for each that gets there. `finished` is called once, when all are there or, since no store could
-    take them, given up; until then `put` is to be called again whenever nothing is `waiting`.
+    `stored` is called for each stored message. `finished` is called once, when all are stored or, since no store could
+    take them, given up; until then, call `put` again whenever nothing is `waiting`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Handover:
         self.waiting = 0
 
     def put(self) -> None:
-        """Hand over what is not stored yet; it will be by the end of this turn, or has to be tried again."""
+        """Hand over what is not stored yet; by the end of this turn it is stored, or must be tried again."""
         self.waiting = len(self._left)
         for number, record in self._left.items():
             queue = self._store.queue(record.topic, record.queue_id)
@@ -60,9 +60,9 @@ class Handover:
             # It was taken once, so it is taken again.
             result = self._appends.put_again(self._store.queue(record.topic, record.queue_id), record)
             if result.status in _TOO_LONG:
-                # Those behind it shall not wait for ever. It stays where it is, and can be read by its id.
+                # The messages after it must not wait for ever. It stays where it is, readable by its id.
                 place = (record.physical_offset, record.topic)
-                logger.error("message at %s is skipped, it cannot be put into %s: %s", *place, result.error)
+                logger.error("skipping the message at %s: cannot put it into %s: %s", *place, result.error)
                 del self._left[number]
         if result.status is PutStatus.PUT_OK:
             del self._left[number]

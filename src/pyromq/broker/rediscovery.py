@@ -1,8 +1,8 @@
-"""What a store shows of topics and groups that the settings files do not know.
+"""Rediscovery: topics and groups that the store shows but the settings files lack.
 
 A queue that holds messages had a topic once. If topics.json lacks it, because the file was lost, emptied or restored
-from an older copy, the topic comes back with as many queues as it has folders: whoever wrote these messages was told
-that they are kept. What else the file said of it (permissions, order, attributes) is not to be seen in a store.
+from an older copy, the topic comes back with as many queues as it has folders: the senders of these messages were told
+that they are stored. What else the file said of it (permissions, order, attributes) cannot be recovered.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LITE_QUEUES = "%LMQ%"  # queues of this prefix belong to clients of another protocol, and never have a topic
+LITE_QUEUES = "%LMQ%"  # queues with this prefix belong to clients of another protocol, and never have a topic
 
 
 def holds_messages(queue: ConsumeQueue, log_start: int) -> bool:
-    """Whether a queue leads to messages that are still in the log."""
+    """Whether a queue has messages that are still in the log."""
     return queue.max_offset > queue.min_offset and queue.max_physical > log_start
 
 
 def rediscover(store: MessageStore, state: BrokerState, topics: TopicTable, groups: GroupTable) -> None:
-    """Bring back what the files in `config` lack and the store shows. To be called once they are loaded."""
+    """Bring back what the files in `config` lack but the store shows. Call it once they are loaded."""
     found = _topics_of(store, topics, everything=state.topics.was_emptied)
     if state.topics.was_emptied:
         logger.error(
-            "%s is empty and has no usable .bak; %d topics are known by their queues", state.topics.path, len(found)
+            "%s is empty and has no usable .bak; found %d topics by their queues", state.topics.path, len(found)
         )
     for topic in found:
         topics.update(topic)
         logger.warning(
-            "topic %s has messages but no entry in topics.json; it is back with %d queues, open to reads and writes",
+            "topic %s has messages but no entry in topics.json; restored it with %d queues, readable and writable",
             topic.topic_name,
             topic.write_queue_nums,
         )
     if state.groups.was_emptied:
         lost = [group for group in _groups_of(store.queues) if group not in groups]
         logger.error(
-            "%s is empty and has no usable .bak; %d groups are known by their retries", state.groups.path, len(lost)
+            "%s is empty and has no usable .bak; found %d groups by their retry topics", state.groups.path, len(lost)
         )
         for group in lost:
             groups.update(SubscriptionGroupConfig(group_name=group))
     if state.offsets.was_emptied and len(store.queues):
         logger.error(
-            "%s is empty and has no usable .bak: how far consumer groups were is lost, each starts where its consumers "
-            "let a new group start; restore the file from a backup before consumers connect, if you have one",
+            "%s is empty and has no usable .bak: consumer progress is lost, so each group starts where its consumers "
+            "start a new group; if you have a backup, restore the file before consumers connect",
             state.offsets.path,
         )
         state.offsets.write_again()
@@ -81,7 +81,7 @@ def _topics_of(store: MessageStore, known: TopicTable, *, everything: bool) -> l
 
 
 def _groups_of(queues: Iterable[ConsumeQueue]) -> list[str]:
-    """Groups that have, or had, messages to try again or to give up."""
+    """Groups with a retry or dead-letter topic."""
     names = {queue.topic for queue in queues}
     return sorted(
         {

@@ -1,8 +1,8 @@
-"""Registration: keeps every name server told which topics this broker has (docs/spec/broker.md 1.4).
+"""Registration: tells every name server which topics this broker has (docs/spec/broker.md 1.4).
 
-Each name server has a link of its own, with its own timer and its own memory of what that name server knows. So a dead
-one delays nobody, one that came back empty is told everything as soon as it can be reached, and a change that one of
-them missed is made up for there alone.
+Each name server has its own link, with its own timer and its own memory of what that name server knows. So a dead
+one delays no other, one that came back empty is told everything as soon as it is reachable, and a change that one
+missed is repeated only there.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _FIRST_RETRY = 1.0
 
 
 class Registration:
-    """A broker's place in the tables of all its name servers. `order_topics` receives the topics that keep order.
+    """A broker's registration with all its name servers. `order_topics` receives the ordered topics.
 
-    Nothing here raises because of a name server: what fails is logged once and tried again by `run`.
+    A failing name server raises nothing here: it is logged once, and `run` tries again.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Registration:
         self._links: dict[str, _Link] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._look_again = asyncio.Event()
-        # Of a slave: the master's address for clients, and the one for its slaves.
+        # For a slave: the master's address for clients, and its address for slaves.
         self.master_address: str | None = None
         self.master_ha_address: str | None = None
 
@@ -71,14 +71,14 @@ class Registration:
         return any(link.present for link in self._links.values())
 
     async def start(self) -> None:
-        """Find the name servers and tell each of them everything, whatever it may know already."""
+        """Find the name servers and tell each everything, whatever it may already know."""
         await self.refresh()
         if not self._links:
-            logger.warning("no name server is known; clients find this broker only by its address")
+            logger.warning("no name server is set; clients can reach this broker only by its address")
         await self.register()
 
     async def run(self) -> None:
-        """Keep the name servers told, and their list fresh, until cancelled."""
+        """Keep the name servers and their list up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for link in self._links.values():
@@ -93,40 +93,40 @@ class Registration:
                 pause = _REFRESH
 
     async def register(self) -> None:
-        """Tell all name servers everything now; returns when each has answered or failed to in time."""
+        """Tell all name servers everything now; returns when each has answered or timed out."""
         await asyncio.gather(*(link.register() for link in self._links.values()))
 
     async def settle(self) -> None:
-        """Return when each name server that is there has all topics as they are now, or failed to take them.
+        """Return when each reachable name server has all current topics, or failed to take them.
 
-        It is told the topics that changed, if that is all it lacks. Those that were out of reach when they were last
-        spoken to are not waited for: `run` tries them at once.
+        Each is told only the changed topics, if that is all it lacks. Name servers that could not be reached last
+        time are not waited for: `run` tries them at once.
         """
         await asyncio.gather(*(link.catch_up() for link in self._present() if not link.up_to_date))
 
     def announce(self) -> None:
-        """Topics have changed: tell all name servers everything in a moment. Nobody waits for it."""
+        """Topics have changed: tell all name servers everything soon, without waiting."""
         for link in self._links.values():
             link.announce()
 
     async def unregister(self) -> None:
-        """Leave all name servers; `run` has ended before, or it would come back."""
+        """Unregister everywhere. `run` must have ended, or it would register again."""
         await asyncio.gather(*(link.leave() for link in self._links.values()))
 
     def refresh_soon(self) -> None:
-        """The settings that say where name servers are have changed."""
+        """The settings that locate the name servers have changed."""
         self._look_again.set()
 
     async def refresh(self) -> None:
-        """Look where the name servers are now. When that cannot be found out, they stay where they were."""
+        """Look up the name servers. If that fails, keep the known ones."""
         config = self._live.config
         try:
             addresses = await _listed(config)
         except (PyroMQError, ValueError) as exc:
-            logger.warning("name servers not looked up: %s; keeping %s", exc, ";".join(self._links) or "none")
+            logger.warning("cannot look up name servers: %s; keeping %s", exc, ";".join(self._links) or "none")
             return
         for address in self._links.keys() - set(addresses):
-            logger.info("name server %s is listed no more", address)
+            logger.info("name server %s is no longer listed", address)
             self._links.pop(address).stop()
             # A name server forgets a broker whose connection ends.
             self._client.close_connection(address)
@@ -136,18 +136,18 @@ class Registration:
             if self._tasks is not None:
                 link.start(self._tasks)
             self._links[address] = link
-        # In the order of the list: the first one that answers is the one that is listened to.
+        # In list order: the first that answers is the one we believe.
         self._links = {address: self._links[address] for address in addresses}
 
     def _present(self) -> list[_Link]:
-        """The links to speak over. The others are told to look whether their name server is back."""
+        """The links that are up. The others are told to check whether their name server is back."""
         for link in self._links.values():
             if not link.present:
                 link.hurry()
         return [link for link in self._links.values() if link.present]
 
     def _answered(self, speaker: _Link, reply: Command) -> None:
-        # Name servers may differ in what they say; listening to them in turn, topics would change all the time.
+        # Name servers may disagree; believing each in turn, topics would change all the time.
         first = next((link for link in self._links.values() if link.present), None)
         if first is not speaker:
             return
@@ -157,11 +157,11 @@ class Registration:
             try:
                 self._order_topics(KVTable.decode(reply.body_bytes).table)
             except RemoteProtocolError as exc:
-                logger.warning("name server %s: order topics cannot be read: %s", speaker.address, exc)
+                logger.warning("name server %s: cannot read order topics: %s", speaker.address, exc)
 
 
 class _Link:
-    """One name server, and what it knows of this broker."""
+    """One name server, and what it knows about this broker."""
 
     def __init__(
         self,
@@ -177,9 +177,9 @@ class _Link:
         self._live = live
         self._answered = answered
         self._loop = asyncio.get_running_loop()
-        # The version up to which this name server has every topic; None when that is not certain.
+        # The version up to which this name server has every topic; None if uncertain.
         self._known: DataVersion | None = None
-        # Whether it answered when it was last spoken to, and has not hung up since.
+        # Whether it answered the last request and has not hung up since.
         self.present = False
         self._connection: Connection | None = None
         self._speaking = asyncio.Lock()
@@ -191,7 +191,7 @@ class _Link:
 
     @property
     def up_to_date(self) -> bool:
-        """Whether this name server has all topics as they are now."""
+        """Whether this name server has all current topics."""
         return self._known == self._requests.version
 
     # The task
@@ -208,7 +208,7 @@ class _Link:
         self._wake.set()
 
     def hurry(self) -> None:
-        """Let the next registration come now."""
+        """Register again now."""
         self._next = self._loop.time()
         self._wake.set()
 
@@ -229,10 +229,10 @@ class _Link:
                     async with asyncio.timeout_at(self._next):
                         await self._wake.wait()
 
-    # What is said
+    # Requests
 
     async def register(self, *, forced: bool = True) -> None:
-        """Tell everything; unless forced, only if this name server lacks some of it."""
+        """Register all topics; unless forced, only if this name server lacks some."""
         deadline = self._loop.time() + self._live.config.register_timeout / 1000
         try:
             async with self._turn(deadline):
@@ -245,15 +245,15 @@ class _Link:
             self._failed(exc)
 
     async def catch_up(self) -> None:
-        """Tell what changed since this name server was last told, or everything if that cannot be said."""
+        """Register the topics that changed since the last time, or all if that is unknown."""
         deadline = self._loop.time() + self._live.config.register_timeout / 1000
         try:
             async with self._turn(deadline):
                 if self.up_to_date:
-                    return  # by what was said while this waited for its turn
+                    return  # by an earlier registration, while this one waited for its turn
                 known, self._known = self._known, None
                 changed = None if known is None else self._requests.changed_since(known)
-                # Topics carry the version of all: said to somebody who lacks another one, that would stay lacking.
+                # The request carries the version of all topics: a name server lacking another would never get that.
                 if changed is None:
                     await self._register(self._requests.register_all, deadline)
                 else:
@@ -268,7 +268,7 @@ class _Link:
         self._answered(self, reply)
 
     async def _say_in_passing(self) -> None:
-        """Tell everything and wait for no answer. Somebody who has it all, or is out of reach, is not told."""
+        """Register all topics without waiting for an answer; skipped if the name server has them or is unreachable."""
         if self._known is None or self.up_to_date:
             return
         deadline = self._loop.time() + self._live.config.register_timeout / 1000
@@ -283,19 +283,19 @@ class _Link:
 
     async def leave(self) -> None:
         self.present = False
-        # A name server that is not there, or does not answer, will find out by itself.
+        # A name server that is unreachable or does not answer will notice by itself.
         with contextlib.suppress(PyroMQError):
             await self._client.invoke(self.address, self._requests.unregister(), _LEAVE_TIMEOUT)
 
     async def _differs(self, version: DataVersion, deadline: float) -> bool:
-        """Whether this name server wants to be told. One that cannot say does."""
+        """Whether this name server lacks topics; True if it cannot say."""
         try:
             reply = await self._invoke(self._requests.query_version(), deadline)
             if reply.header(QueryDataVersionReply).changed:
                 return True
             return bool(reply.body_bytes) and DataVersion.decode(reply.body_bytes) != version
         except PyroMQError as exc:
-            logger.info("name server %s: version not compared: %s; registering", self.address, exc)
+            logger.info("name server %s: cannot compare versions: %s; registering anyway", self.address, exc)
             return True
 
     async def _invoke(self, request: Command, deadline: float) -> Command:
@@ -310,7 +310,7 @@ class _Link:
 
     @contextlib.asynccontextmanager
     async def _turn(self, deadline: float) -> AsyncIterator[None]:
-        """Speak alone: what is said to one name server is said in order."""
+        """One request at a time, so that a name server gets them in order."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._speaking.acquire()
@@ -322,7 +322,7 @@ class _Link:
         finally:
             self._speaking.release()
 
-    # What came of it
+    # Outcomes
 
     def _succeeded(self, version: DataVersion) -> None:
         if not self.present:
@@ -334,7 +334,7 @@ class _Link:
 
     def _failed(self, exc: PyroMQError) -> None:
         if not self._failures:
-            logger.warning("not registered with name server %s: %s; trying again", self.address, exc)
+            logger.warning("cannot register with name server %s: %s; trying again", self.address, exc)
         # A second, two, four: a name server that is being restarted gets its brokers back soon.
         pause = _FIRST_RETRY * 2 ** min(self._failures, 10)
         self._failures += 1

@@ -1,4 +1,4 @@
-"""What a broker says to name servers: I am here with these topics, I leave (docs/spec/namesrv.md 4.1)."""
+"""The registration requests that a broker sends to name servers (docs/spec/namesrv.md 4.1)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class RegistrationRequests:
         self._topics = topics
         self._address = address
         self._ha_address = ha_address
-        # The last full body, and what it was made of: many topics take a while to write, and seldom change.
+        # The last full body, and what it was made from: many topics take a while to encode, and seldom change.
         self._made_of: tuple[DataVersion, int, bool] | None = None
         self._body = b""
 
     @property
     def version(self) -> DataVersion:
-        """The version of the topics that a request made now would carry."""
+        """The current version of the topics."""
         return self._topics.data_version
 
     def register_all(self, *, oneway: bool = False) -> Command:
@@ -50,11 +50,11 @@ class RegistrationRequests:
         return self._register(self._body, oneway)
 
     def changed_since(self, version: DataVersion) -> Iterable[TopicConfig] | None:
-        """The topics that somebody lacks who has this version; None if they do not say all that he lacks."""
+        """The topics that changed after this version; None if a list of topics cannot express all changes."""
         return self._topics.changed_since(version.counter)
 
     def register_topics(self, topics: Iterable[TopicConfig]) -> Command:
-        """103 with some topics, which a name server adds to what it has."""
+        """103 with some topics, which the name server adds to those it has."""
         return self._register(self._encoded({topic.topic_name: topic for topic in topics}), oneway=False)
 
     def query_version(self) -> Command:
@@ -82,7 +82,7 @@ class RegistrationRequests:
         config = self._live.config
         permission = config.broker_permission
         if permission & READ_AND_WRITE != READ_AND_WRITE:
-            # What the broker as a whole does not permit, no topic of it permits. Nor more than it did before.
+            # No topic may permit more than the broker as a whole.
             topics = {
                 name: msgspec.structs.replace(topic, perm=topic.perm & permission) for name, topic in topics.items()
             }

@@ -1,7 +1,7 @@
-"""Replies (324, 325): a consumer answers a request, and the broker passes the answer to the producer that waits for it.
+"""Replies (324, 325): a consumer answers a request, and the broker passes the reply to the waiting producer.
 
-The reply is a message to the cluster's reply topic. It names the client that asked, which is found among the producers
-that are connected here: whoever asks sends heartbeats to all brokers. docs/spec/broker.md 11.3.
+The reply is a message to the cluster's reply topic. It names the client that asked, which is one of the producers
+connected here: a client that asks sends heartbeats to all brokers. docs/spec/broker.md 11.3.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Seconds that the client which asked gets to take its answer.
+# Seconds for the asking client to take the reply.
 PUSH_TIMEOUT = 10.0
 
-_NOT_STORED = "0"  # in place of the id of a message that was only passed on
+_NOT_STORED = "0"  # instead of an id, for a reply that was only passed on
 
 
 class ReplyProcessor:
-    """Serves replies. `address` is what clients are told of this broker, `clock` gives epoch milliseconds."""
+    """Serves replies. `address` is this broker's address for clients, `clock` gives epoch milliseconds."""
 
     def __init__(self, context: Context, tables: Tables) -> None:
         self._store = context.store
@@ -85,7 +85,7 @@ class ReplyProcessor:
         return self._passed_on(connection, request, header, queue_id)
 
     def _checked_topic(self, header: SendMessage | SendMessageV2) -> TopicConfig:
-        """The checks of every send (3.1), in its order."""
+        """The checks of every send (3.1) in their order."""
         config = self._live.config
         if self._clock() < config.start_accept_send:
             until = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(config.start_accept_send // 1000))
@@ -111,7 +111,7 @@ class ReplyProcessor:
         self, connection: Connection, request: Command, header: SendMessage | SendMessageV2, queue_id: int
     ) -> Command:
         config = self._live.config
-        # What can be read of the settings and the request is read before anything is waited for.
+        # Read settings and request before anything is awaited.
         store_it = config.store_reply_message
         trace = (config.region_id, config.trace_on)
         if store_it and self._gate.holds(header.topic):
@@ -129,7 +129,7 @@ class ReplyProcessor:
     async def _push(
         self, connection: Connection, request: Command, header: SendMessage | SendMessageV2, queue_id: int
     ) -> str | None:
-        """Give the reply to the client that asked. Says why that did not work, if it did not."""
+        """Pass the reply to the client that asked; returns why that failed, if it did."""
         properties = props.parse(header.properties or "")
         client_id = properties.get(props.REPLY_TO_CLIENT)
         if not client_id:
@@ -159,17 +159,17 @@ class ReplyProcessor:
         try:
             answer = await asking.invoke(pushed, PUSH_TIMEOUT)
         except PyroMQError as exc:
-            logger.warning("reply not passed to %s: %s", client_id, exc)
+            logger.warning("cannot pass a reply to %s: %s", client_id, exc)
             return failed
         if answer.code != ResponseCode.SUCCESS:
-            logger.warning("reply not taken by %s: code %d %s", client_id, answer.code, answer.remark)
+            logger.warning("%s refused a reply: code %d %s", client_id, answer.code, answer.remark)
             return failed
         return None
 
     async def _stored(
         self, connection: Connection, request: Command, header: SendMessage | SendMessageV2, queue_id: int
     ) -> PutResult | None:
-        """Keep the reply, too, for those who trace what happened; None if the store did not take it."""
+        """Store the reply as well, for tracing; None if the store refused it."""
         record = MessageRecord(
             header.topic,
             request.body_bytes,

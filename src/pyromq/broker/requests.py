@@ -1,6 +1,6 @@
-"""Every request code that a broker serves, and what holds for it by the code alone. One line per code.
+"""Every request code that a broker serves, with the properties that depend on the code alone. One line per code.
 
-Who serves it stands in `assembly.Parts`; a test walks both. A code without a line here is served nowhere.
+`assembly.Parts` says who serves each; a test compares both. A code without a line here is not served.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sending: codes 10, 310 and 320, from the request to the store and back (docs/spec/broker.md 3).
 
 Nearly every send is a message to a known topic with a one-letter header. It takes the fast path, `_fast`, which reads
-the few fields that it needs from the text map and parses the properties only of messages that take a detour, as delayed
-ones do. All others, and everything that is wrong, take the general path, `_general`, which reads like the
+the few fields it needs from the text map and parses properties only for messages that take a detour, such as delayed
+ones. All others, and everything malformed, take the general path, `_general`, which reads like the
 specification. The two store the same message and give the same answer.
 """
 
@@ -88,7 +88,7 @@ _NO_HOST = bytes(8)
 
 
 def born_host(connection: Connection) -> bytes:
-    """The host of the peer, as every record that it sends keeps it. The connection remembers these bytes."""
+    """The peer's host as its records store it. The connection caches these bytes."""
     host = connection.context
     if host is None:
         try:
@@ -101,7 +101,7 @@ def born_host(connection: Connection) -> bytes:
 
 
 def message_limit(size: int) -> BodyLimit:
-    """From which size on a message is refused unread. One that is only a little too large gets its usual answer."""
+    """The size from which a message is refused unread. One slightly too large gets its usual answer."""
     return BodyLimit(size + SMALL_BODY, "maxMessageSize", ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL.format(limit=size))
 
 
@@ -122,7 +122,7 @@ class SendProcessor:
         self._timers = timers
         self._targets: dict[str, _Target] = {}
         self.general_sends = 0  # requests that took the general path
-        # Of messages that wait, by topic and queue, since they were counted the last time.
+        # Sizes of messages parked since the last count, by topic and queue.
         self._parked_sizes: dict[tuple[str, int], list[int]] = {}
         self._config = context.live.config
 
@@ -153,7 +153,7 @@ class SendProcessor:
         return response
 
     def _hold(self, topic: str, connection: Connection, request: Command, go_on: Callable[[], Command | None]) -> None:
-        """Go on once a topic that is new is there to stay; refuse the message if it cannot be kept."""
+        """Continue once a new topic is saved; refuse the message if it cannot be."""
 
         def settled(error: PyroMQError | None) -> None:
             if error is None:
@@ -172,7 +172,7 @@ class SendProcessor:
     # The fast path
 
     def _fast(self, connection: Connection, request: Command) -> bool:
-        """Store a message to a known topic; False, and nothing done, if it is one for the general path."""
+        """Store a message to a known topic; False, with nothing done, if it needs the general path."""
         ext = request.ext
         if ext is None:
             return False
@@ -183,7 +183,7 @@ class SendProcessor:
         target = self._targets.get(topic)
         if target is None or target.config is not self._topics.get(topic) or self._config is not self._live.config:
             return False
-        # Nearly always these are small numbers, and looking them up is faster than making sure that they are some.
+        # Nearly always these are small numbers, and looking them up is faster than parsing them.
         queue, sys_flag, user_flag = target.queues.get(queue_text), _SMALL.get(flags), _SMALL.get(flag)
         times = _SMALL.get(ext.get("j", "0"))
         text = ext.get("i", "")
@@ -195,7 +195,7 @@ class SendProcessor:
             or not (born.isdigit() and born.isascii() and len(born) < 19)
             or ext.get("m", "false").lower() == "true"
             or "\0" in text
-            or props.CLUSTER in text  # stored before, and to be replaced by ours
+            or props.CLUSTER in text  # left from an earlier store, to be replaced by ours
         ):
             return False
         if "DELAY" in text or "TRAN_MSG" in text or "TIMER_" in text:
@@ -236,7 +236,7 @@ class SendProcessor:
     def _detour(
         self, connection: Connection, request: Command, target: _Target, record: MessageRecord, text: str, queue: str
     ) -> None:
-        """Store a message, still without its properties, where these may send it."""
+        """Store a message, still without its properties, where they may redirect it."""
         properties, wait = self._read(text)
         placed = self._prepared(record, properties) or self._delayed(record, properties)
         if placed is record:
@@ -244,7 +244,7 @@ class SendProcessor:
         self._put(connection, request, target, placed, queue, wait)
 
     def _read(self, text: str) -> tuple[dict[str, str], bool]:
-        """The properties as they are stored, and whether their sender wants to wait for the disk."""
+        """The properties as stored, and whether the sender wants to wait for the disk."""
         properties = props.parse(text)
         wait = properties.pop(props.WAIT, "true").lower() == "true"
         properties |= stamp(self._config)
@@ -253,7 +253,7 @@ class SendProcessor:
     def _put(
         self, connection: Connection, request: Command, target: _Target, record: MessageRecord, queue: str, wait: bool
     ) -> None:
-        """Store a message where it has been placed. `queue` is the one that its sender is told."""
+        """Store a message where it was placed. `queue` is the one its sender is told."""
         topic = record.topic
         if topic in TIMED_TOPICS:
             stored = partial(self._parked, connection, request, target, record, queue)
@@ -317,7 +317,7 @@ class SendProcessor:
         return None
 
     def _checked_topic(self, header: SendMessage | SendMessageV2) -> TopicConfig:
-        """The checks of 3.1, in its order."""
+        """The checks of 3.1 in their order."""
         config = self._config = self._live.config
         topic = header.topic
         now = self._clock()
@@ -348,7 +348,7 @@ class SendProcessor:
         replies = SendReplies(self._store_host, config.region_id, config.trace_on)
         target = _Target(topic, props.render(stamp(config)), replies)
         target.made_from = config
-        # The fast path tests nothing of this; what is left out here takes the general one and is judged there.
+        # The fast path checks none of this: topics left out here take the general path and are checked there.
         is_ordinary = not topic.topic_name.startswith(RETRY_PREFIX) and self._topics.may_send(topic.topic_name)
         if is_ordinary and config.start_accept_send <= self._clock() and config.broker_permission & PERM_WRITE:
             target.queues = {
@@ -360,7 +360,7 @@ class SendProcessor:
     def _dead_letter(
         self, record: MessageRecord, header: SendMessage | SendMessageV2, request: Command
     ) -> MessageRecord | None:
-        """A message to a retry topic that was tried often enough goes to the dead letters instead."""
+        """A message to a retry topic that was retried often enough goes to the dead letters instead."""
         if not record.topic.startswith(RETRY_PREFIX):
             return None
         name = record.topic.removeprefix(RETRY_PREFIX)
@@ -376,23 +376,23 @@ class SendProcessor:
         return replace(record, topic=dead_letters.topic_name, queue_id=0)
 
     def _prepared(self, record: MessageRecord, properties: dict[str, str]) -> MessageRecord | None:
-        """A half message as it is stored; None if it is none. If it is to be delayed, that begins with its commit."""
+        """A half message as it is stored; None if it is not one. A delay begins only with its commit."""
         if not is_half(properties, record.reconsume_times):
             return None
         if self._config.reject_transaction:
             raise NoPermission(f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden")
-        self._delayed(record, properties)  # what could not be delayed then is refused now
+        self._delayed(record, properties)  # refuse now what could not be delayed then
         return prepared(record, properties)
 
     def placed(self, record: MessageRecord, properties: dict[str, str]) -> MessageRecord:
-        """A message that the broker itself sends, as it is stored: parked if it is to be delayed."""
+        """A message sent by the broker itself, as it is stored: parked if it is delayed."""
         return self._delayed(record, properties)
 
     def _delayed(self, record: MessageRecord, properties: dict[str, str]) -> MessageRecord:
         try:
             level = delay_level(properties)
         except ValueError:
-            raise ServerError(f"{props.DELAY} is no number: {properties[props.DELAY]!r}") from None
+            raise ServerError(f"{props.DELAY} is not a number: {properties[props.DELAY]!r}") from None
         if level <= 0:
             return self._timers.parked(record, properties, self._clock())
         # A level wins over a time.
@@ -430,7 +430,7 @@ class SendProcessor:
         try:
             records = batch.expand(whole)
         except CorruptRecord as exc:
-            raise ServerError(f"batch cannot be read: {exc.reason}") from None
+            raise ServerError(f"cannot read the batch: {exc.reason}") from None
         _refuse_zeros(b"".join([record.properties for record in records]))
         queue = self._store.queue(header.topic, queue_id)
         stored = partial(self._stored, connection, request, target, str(queue_id))
@@ -472,7 +472,7 @@ class SendProcessor:
         queue_text: str,
         results: Sequence[PutResult],
     ) -> None:
-        """As `_stored`, for a message that waits: its real topic counts it when it is delivered."""
+        """As `_stored`, for a parked message: its real topic counts it on delivery."""
         first = results[0]
         if first.status in _CODES:
             parked = self._parked_sizes.get((record.topic, record.queue_id))
@@ -517,7 +517,7 @@ class SendProcessor:
         connection.reply(request, response)
 
     def _outcome(self, result: PutResult) -> tuple[ResponseCode, str | None]:
-        """Code and remark for what the store said (3.4)."""
+        """Code and remark for the store's result (3.4)."""
         code = _CODES.get(result.status)
         if code is not None:
             return code, result.error or None
@@ -541,7 +541,7 @@ class SendProcessor:
         self._targets.pop(topic, None)
 
     def count(self) -> None:
-        """Hand to the statistics what was stored since the last call; counting each message there would cost more."""
+        """Pass counts since the last call to the statistics; counting each message there would cost more."""
         for topic, target in self._targets.items():
             if target.stored:
                 stored, size = target.stored, target.stored_bytes
@@ -559,7 +559,7 @@ class SendProcessor:
 
 
 class _Target:
-    """A topic, ready to be sent to. `queues`, by the text of their numbers, is empty if sends take the general path."""
+    """A topic, ready for sends. `queues`, keyed by their numbers as text, is empty if sends take the general path."""
 
     __slots__ = (
         "config",
@@ -599,8 +599,8 @@ class _Target:
 def stamp(config: BrokerConfig) -> dict[str, str]:
     """The properties that a broker gives every message.
 
-    The last two where traces are kept: consumers of 5.x trace nothing that is without them. A broker of 4.9 adds them
-    only with a hook of its own, one of 5.x always, and without a topic for traces they are bytes for nobody.
+    The last two only where traces are kept: consumers of 5.x trace nothing without them. A broker of 4.9 adds them
+    only with a hook, one of 5.x always; without a trace topic they are wasted bytes.
     """
     given = {props.CLUSTER: config.cluster_name}
     if config.trace_topic_enable:
@@ -609,7 +609,7 @@ def stamp(config: BrokerConfig) -> dict[str, str]:
 
 
 def unique_key(request: Command) -> str | None:
-    """The key by which its producer knows the message of a send, or None."""
+    """The unique key that the producer gave the message, or None."""
     ext = request.ext
     text = None if ext is None else ext.get("i") or ext.get("properties")
     if not text:
@@ -625,7 +625,7 @@ def unique_key(request: Command) -> str | None:
 
 
 def strip_wait(text: str) -> tuple[str, bool]:
-    """A properties string without its WAIT, and whether it says to wait for the disk."""
+    """A properties string without its WAIT, and whether that asks to wait for the disk."""
     text = text.removesuffix("\x02")
     if _WAIT not in text:
         return text, True
@@ -638,12 +638,12 @@ def strip_wait(text: str) -> tuple[str, bool]:
             value, _, text = text[len(_WAIT) :].partition("\x02")
         else:
             return text, (wait or "true").lower() == "true"
-        # From the back: of several the last one counts, and one without a value is none.
+        # From the back: of several, the last one counts, and one without a value does not count.
         wait = wait or value
 
 
 def _refuse_zeros(properties: bytes) -> None:
-    # No checksum protects properties. Zeros are what a page reads as that a power failure took, and end the log there.
+    # No checksum protects properties. A page lost in a power failure reads as zeros, and recovery ends the log there.
     if b"\0" in properties:
         raise MessageIllegal("the properties contain U+0000")
 

@@ -1,4 +1,4 @@
-"""Send-back (36): a consumer could not process a message and wants it again later, or not at all."""
+"""Send-back (36): a consumer failed to process a message and wants it again later, or never."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from .context import Context, Tables
 
-# The first retry waits for the third delay, each further one for the next.
+# The first retry waits for delay level 3, each further one for the next level.
 _FIRST_RETRY_LEVEL = 3
 
 
@@ -69,7 +69,7 @@ class SendBackProcessor:
             raise NoPermission(f"the broker[{config.broker_ip1}] sending message is forbidden")
         if group.retry_queue_nums <= 0:
             return request.reply()
-        # A group may be called what a topic may not; then nothing can be sent back to it.
+        # A group may have a name that no topic can have; then nothing can be sent back to it.
         self._topics.check_name(retry_topic(header.group))
         retry = self._topics.ensure_retry(header.group, group.retry_queue_nums, header.unit_mode)
         if not retry.perm & PERM_WRITE:
@@ -96,14 +96,14 @@ class SendBackProcessor:
         return None
 
     async def _when_settled(self, connection: Connection, request: Command) -> Command | None:
-        """Begin again once the topics and the group that this request has made are there to stay."""
+        """Start over once the topics and the group that this request created are saved."""
         await self._gate.groups_saved()
         await self._gate.topics_settled()
         answer = self.send_back(connection, request)
         return await answer if isinstance(answer, Coroutine) else answer
 
     def _count(self, record: MessageRecord, size: int, origin: str) -> None:
-        """A message counts for its retry topic when it is delivered there; for the dead letters it counts now."""
+        """A retry topic counts a message on delivery; the dead-letter topic counts it now."""
         stats = self._stats
         stats.add("SNDBCK_PUT_NUMS", origin)
         stats.add("TOPIC_PUT_NUMS", record.topic)
@@ -121,11 +121,11 @@ class SendBackProcessor:
         retry_topic: str,
         version: int,
     ) -> MessageRecord:
-        """The message as it is stored next: delayed on its way to the retry topic, or a dead letter."""
+        """The message as it is stored next: delayed for the retry topic, or a dead letter."""
         properties = props.parse(props.decode(original.properties))
         properties.setdefault(props.RETRY_TOPIC, original.topic)
         properties.setdefault(props.ORIGIN_MESSAGE_ID, original.offset_msg_id)
-        # Where it was delayed before is of no interest any more.
+        # Its earlier delay no longer matters.
         for name in (props.WAIT, props.DELAY, props.REAL_TOPIC, props.REAL_QID):
             properties.pop(name, None)
         limit = group.retry_max_times

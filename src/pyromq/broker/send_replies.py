@@ -1,4 +1,4 @@
-"""The fast path of the reply to a send: the same for every message but for five fields, so it is filled into a form.
+"""The fast path of send replies: all are the same but for five fields, so a template is filled in.
 
 On the general path a reply is a Command with a map of text that an encoder walks through; this takes a fifth of the
 time. The bytes are the same (tests/unit/broker/test_send_replies.py).
@@ -30,7 +30,7 @@ _SHORT = tuple(map(_I32.pack, range(32)))  # lengths of numbers
 
 
 class SendReplies:
-    """Makes frames that say: stored, here. `store_host` is the broker's host as ids have it."""
+    """Makes the frames of successful replies. `store_host` is the broker's host as it appears in ids."""
 
     __slots__ = ("_binary_ext", "_host", "_json")
 
@@ -67,8 +67,8 @@ class SendReplies:
     ) -> bytes:
         """The whole frame of the reply to `request`, code 0.
 
-        With the message's unique key, which clients of 5.x take for the id of its transaction, and the handle by which
-        a timer can be recalled, where there are such.
+        Includes the message's unique key, which clients of 5.x use as its transaction id, and the handle by which
+        a timer can be recalled, if there are any.
         """
         if request.serialize is SerializeType.JSON:
             more = b"" if handle is None else b',"recallHandle":%b' % msgspec.json.encode(handle)

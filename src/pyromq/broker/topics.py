@@ -1,7 +1,7 @@
-"""Topics: which there are, how new ones come to be, and what their names may look like.
+"""The topic table: which topics exist, how they are created automatically, and which names are allowed.
 
-The table is memory only; `kept_files` keeps it in topics.json. A topic that is changed gets a new TopicConfig, so one
-that was remembered can be told by identity to be still the same. docs/spec/broker.md 2.
+The table is memory only; `kept_files` keeps it in topics.json. A changed topic gets a new TopicConfig, so identity
+tells whether a cached one is still current. docs/spec/broker.md 2.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _OPEN = _READ_WRITE | PERM_INHERIT
 
 _DELAY_QUEUES = 18
 
-# These are system topics whether or not this broker has them; those that it makes at its start are, too.
+# System topics whether or not this broker has them; those it creates at the start are, too.
 _SYSTEM = BROKER_ONLY_TOPICS | {TEMPLATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
 
 
 def can_be_topic(name: str) -> bool:
-    """Whether a topic may be called so. A group's retry topic is longer than the group, and may not."""
+    """Whether a topic may have this name. A group's retry topic is longer than the group's name, and may not."""
     return len(name) <= MAX_TOPIC_LENGTH and is_legal_name(name)
 
 
@@ -66,7 +66,7 @@ def next_version(version: DataVersion, now: int) -> DataVersion:
 
 
 def built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
-    """The topics that a broker has from its start."""
+    """The topics that every broker creates at its start."""
     topics = [
         _topic(SELF_TEST_TOPIC, 1),
         _topic(OFFSET_MOVED_TOPIC, 1),
@@ -90,7 +90,7 @@ class TopicTable:
     """All topics of a broker by name.
 
     `changed` is called after each change with the topic's name, or with None when several changed. `dirty` is set by
-    each change; whoever saves the table clears it. Changes that cannot be saved are taken back.
+    each change; saving the table clears it. Changes that cannot be saved are rolled back.
     """
 
     def __init__(self, live: LiveConfig, clock: Callable[[], int]) -> None:
@@ -102,8 +102,8 @@ class TopicTable:
         self.changed: Callable[[str | None], None] | None = None
         self.dirty = False
         self._unsaved: Unsaved[TopicConfig] = Unsaved()
-        # The version's counter at the last change of each topic, the newest last; and at the last change that no list
-        # of topics can tell: of a topic that went, or of what all of them permit.
+        # The version counter at the last change of each topic, the newest last; and at the last change that a list
+        # of topics cannot express: a deleted topic, or a change of the broker's permission.
         self._change_counters: dict[str, int] = {}
         self._untold_counter = -1
 
@@ -114,18 +114,18 @@ class TopicTable:
         return topic in self._topics
 
     def __iter__(self) -> Iterator[TopicConfig]:
-        """The topics as they are now; the table may change while somebody walks through them."""
+        """A copy of the topics; the table may change during iteration."""
         return iter(list(self._topics.values()))
 
     def get(self, topic: str) -> TopicConfig | None:
         return self._topics.get(topic)
 
     def is_new(self, topic: str) -> bool:
-        """Whether a topic was made so recently that topics.json does not have it yet."""
+        """Whether a topic is so new that topics.json does not have it yet."""
         return self._unsaved.is_new(topic)
 
     def changed_since(self, counter: int) -> list[TopicConfig] | None:
-        """The topics that changed after the version with this counter; None if that is not all that changed."""
+        """The topics that changed after this version counter; None if more changed than topics."""
         if counter < self._untold_counter:
             return None
         names = itertools.takewhile(lambda name: self._change_counters[name] > counter, reversed(self._change_counters))
@@ -134,7 +134,7 @@ class TopicTable:
     # Names
 
     def check_name(self, topic: str) -> None:
-        """ServerError unless a topic may be called so."""
+        """ServerError unless a topic may have this name."""
         if not topic or topic.isspace():
             raise ServerError("The specified topic is blank.")
         if not is_legal_name(topic):
@@ -143,19 +143,19 @@ class TopicTable:
             raise ServerError("The specified topic is longer than topic max length.")
 
     def is_system(self, topic: str) -> bool:
-        """Whether a topic is the broker's own, which operators neither make nor change nor delete."""
+        """Whether a topic belongs to the broker: operators cannot create, change or delete it."""
         return topic in self.system_topics or topic.startswith(SYSTEM_PREFIX)
 
     def may_send(self, topic: str) -> bool:
-        """Whether clients may send to a topic of this name; the broker itself may send to every one."""
+        """Whether clients may send to a topic of this name; the broker itself may send to any."""
         return topic not in BROKER_ONLY_TOPICS and not topic.startswith(REVIVE_PREFIX)
 
-    # Topics that come to be by themselves
+    # Automatic creation
 
     def for_send(
         self, topic: str, default_topic: str, default_queue_nums: int, unit_mode: bool = False
     ) -> TopicConfig | None:
-        """The topic that a message is sent to, made if `default_topic` lends itself to that; None if there is none.
+        """The topic that a message is sent to, created from `default_topic` if that is allowed; None otherwise.
 
         The name must have been checked. The steps are those of docs/spec/broker.md 2.3.
         """
@@ -183,7 +183,7 @@ class TopicTable:
             )
 
     def ensure(self, topic: str, queues: int, *, sys_flag: int = 0) -> TopicConfig:
-        """The topic, made with so many queues and open to reads and writes if it does not exist."""
+        """The topic; if it does not exist, it is created with this many queues, readable and writable."""
         known = self._topics.get(topic)
         return self._made(_topic(topic, queues, sys_flag=sys_flag)) if known is None else known
 
@@ -192,15 +192,15 @@ class TopicTable:
         return self.ensure(retry_topic(group), queues, sys_flag=TOPIC_UNIT_SUBSCRIBED if unit_mode else 0)
 
     def ensure_dlq(self, group: str) -> TopicConfig:
-        """The topic of a group's dead letters."""
+        """The dead-letter topic of a group."""
         return self.ensure(dlq_topic(group), 1)
 
     def _default(self, topic: str) -> TopicConfig | None:
-        """The topic that others are made after."""
+        """The topic that serves as a template."""
         default = self._topics.get(topic)  # 2
         is_template = topic == TEMPLATE_TOPIC
         if is_template and default is not None and default.perm & PERM_INHERIT and not self._may_create:  # 3
-            # Left over in the file from a time when the setting was another one.
+            # Left over in the file from a time when the setting was different.
             default = replace(default, perm=_READ_WRITE)
             self.update(default)
         return default
@@ -217,7 +217,7 @@ class TopicTable:
     # Changes
 
     def update(self, config: TopicConfig) -> None:
-        """Set a topic, whatever it was before."""
+        """Create or replace a topic."""
         self._unsaved.note(config.topic_name, self._topics.get(config.topic_name))
         self._topics[config.topic_name] = config
         self._moved_on(config.topic_name)
@@ -232,7 +232,7 @@ class TopicTable:
         return True
 
     def set_order_topics(self, names: Collection[str]) -> None:
-        """The name server says which topics are ordered: these, and no others."""
+        """Mark exactly these topics as ordered, as the name server says."""
         wrong = [topic for topic in self._topics.values() if topic.order != (topic.topic_name in names)]
         for topic in wrong:
             self._topics[topic.topic_name] = replace(topic, order=not topic.order)
@@ -240,19 +240,19 @@ class TopicTable:
             self._moved_on(wrong[0].topic_name if len(wrong) == 1 else None)
 
     def apply_settings(self) -> None:
-        """To be called when the settings changed: with automatic creation switched on, TBW102 must be open for it."""
+        """Call it when settings changed: with automatic creation switched on, TBW102 must be open for it."""
         repaired = self._repaired_default()
         if repaired is not None:
             self.update(repaired)
 
     def touch(self) -> None:
-        """Move the version on although no topic changed: what is registered of them did (brokerPermission)."""
+        """Bump the version although no topic changed: their registered permissions did (brokerPermission)."""
         self._moved_on(None)
 
     def _repaired_default(self) -> TopicConfig | None:
-        """TBW102 as it must become, or None if it is all right.
+        """TBW102 as it should be, or None if it is fine.
 
-        Apache's broker leaves it closed for good once the setting was off; then switching it on again has no effect.
+        Apache's broker leaves it closed for good once the setting was off; switching it on again has no effect there.
         """
         if not self._may_create:
             return None
@@ -279,30 +279,30 @@ class TopicTable:
     # The file, and what peers copy
 
     def writing(self) -> None:
-        """The table as it is now is on its way to the file."""
+        """The current table is being written to the file."""
         self._unsaved.begin()
 
     def written(self) -> None:
         self._unsaved.written()
 
     def take_back(self) -> None:
-        """The file cannot be written: topics become again what it has of them."""
+        """The file cannot be written: roll the topics back to what it holds."""
         for name, before in self._unsaved.failed().items():
             if before is None:
                 self._topics.pop(name, None)
             else:
                 self._topics[name] = before
-            logger.warning("topic %s is again what topics.json says", name)
+            logger.warning("topic %s rolled back to topics.json", name)
             self._bump(name)
 
     def snapshot(self) -> TopicConfigSerializeWrapper:
-        """The table as it is now. It does not change any more, so another thread may have it."""
+        """A copy of the table that does not change, for another thread."""
         return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=self._topics.copy())
 
     def load(self, saved: TopicConfigSerializeWrapper) -> None:
-        """Take over what was saved; it wins over what is built in.
+        """Load the saved table; it overrides built-in topics.
 
-        The version moves on if there is more than that now, or name servers that remember the old one would not ask.
+        The version is bumped if that added topics, or name servers that know the old version would not ask.
         """
         self._topics.update(saved.topic_config_table)
         self.data_version = saved.data_version

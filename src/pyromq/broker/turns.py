@@ -1,4 +1,4 @@
-"""Long work on the event loop, in turns: nobody waits for more than a little of it."""
+"""Splits long work on the event loop into short turns, so that other work is never held up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TURN = 0.002  # seconds
 
 
 def in_turns(loop: asyncio.AbstractEventLoop, steps: Iterator[object]) -> None:
-    """Take as many of `steps` as fit into a turn now, and the rest in later ones. Usually all fit."""
+    """Run as many `steps` as fit into one turn now, the rest in later turns. Usually all fit."""
     enough = loop.time() + _TURN
     for _ in steps:
         if loop.time() > enough:

@@ -1,4 +1,4 @@
-"""Entries of a table that its file does not have yet, and how to take them back if it never will."""
+"""Unsaved changes of a table, and how to roll them back if the file cannot be written."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 class Unsaved(Generic[T]):
-    """Which entries changed since the file was written, each with what the file has of it: None if it has nothing.
+    """Entries changed since the file was written, each with its value in the file, None if it has none.
 
-    A write takes everything that was noted before it began. What is noted while it is under way belongs to the next.
+    A write covers everything noted before it began. What is noted during the write belongs to the next.
     """
 
     def __init__(self) -> None:
@@ -18,27 +18,27 @@ class Unsaved(Generic[T]):
         self._writing: dict[str, T | None] = {}
 
     def note(self, name: str, before: T | None) -> None:
-        """An entry is about to change; `before` is what it is now."""
+        """An entry is about to change from `before`."""
         self._changed.setdefault(name, before)
 
     def is_new(self, name: str) -> bool:
-        """Whether the file knows nothing of this entry yet."""
+        """Whether the file does not have this entry yet."""
         if name in self._writing:
             return self._writing[name] is None
         return name in self._changed and self._changed[name] is None
 
     def begin(self) -> None:
-        """The table as it is now is being written."""
+        """The current table is being written."""
         self._writing, self._changed = self._changed, {}
 
     def written(self) -> None:
-        """The file has it."""
+        """The write succeeded."""
         self._writing = {}
 
     def failed(self) -> dict[str, T | None]:
-        """The file stays as it was. Gives what has to be put back into the table, None for entries that must go.
+        """The write failed. Returns the entries to restore in the table, None for those to remove.
 
-        An entry that changed again since stays: the next write decides about it, for both changes.
+        An entry that changed again since is left alone: the next write decides about both changes.
         """
         back: dict[str, T | None] = {}
         for name, before in self._writing.items():

@@ -1,6 +1,6 @@
-"""Keys of RocketMQ's broker that change nothing here, so that a `broker.conf` can be taken over as it is.
+"""RocketMQ's settings that have no effect here, accepted so that a `broker.conf` works unchanged.
 
-`JavaConfig` holds what means something to threads, buffers and Netty. `LaterConfig` holds what belongs to capabilities
+`JavaConfig` has settings of threads, buffers and Netty. `LaterConfig` has those of features
 that this broker does not have yet: replication and metrics.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pyromq.settings import option
 
 _NO_THREADS = "There are no thread pools; one event loop serves all requests."
-_NO_QUEUES = "Such requests are answered in the turn that reads them; maxRunningRequests bounds those that wait."
-_NO_BUFFERS = "Netty is not used here."
+_NO_QUEUES = "These requests are answered as soon as they are read; maxRunningRequests limits those that wait."
+_NO_BUFFERS = "Netty is not used."
 _NO_POOL = "The page cache is the pool."
 _NO_REPLICATION = "This broker has no replication yet."
 _NO_METRICS = "This broker has no metrics yet."
@@ -22,7 +22,7 @@ _NO_METRICS = "This broker has no metrics yet."
 class JavaConfig:
     """Thread pools, locks and buffers of the Java broker, with their defaults."""
 
-    rocketmq_home: str = option("rocketmqHome", "", "Nothing is looked for there.", no_effect=True)
+    rocketmq_home: str = option("rocketmqHome", "", "PyroMQ reads nothing from there.", no_effect=True)
 
     send_threads: int = option("sendMessageThreadPoolNums", 1, _NO_THREADS, no_effect=True)
     pull_threads: int = option("pullMessageThreadPoolNums", 16, _NO_THREADS, no_effect=True)
@@ -61,7 +61,10 @@ class JavaConfig:
     commit_least_pages: int = option("commitCommitLogLeastPages", 4, _NO_POOL, no_effect=True)
     commit_thorough_interval: int = option("commitCommitLogThoroughInterval", 200, _NO_POOL, no_effect=True)
     flush_timed: bool = option(
-        "flushCommitLogTimed", True, "Flushes are always timed, and one serves all that wait.", no_effect=True
+        "flushCommitLogTimed",
+        True,
+        "Flushes are always timed, and one flush serves all waiting senders.",
+        no_effect=True,
     )
     warm_files: bool = option(
         "warmMapedFileEnable", False, "Files are written, not mapped for writing.", no_effect=True
@@ -70,10 +73,16 @@ class JavaConfig:
         "flushLeastPagesWhenWarmMapedFile", 4096, "Files are written, not mapped for writing.", no_effect=True
     )
     destroy_interval: int = option(
-        "destroyMapedFileIntervalForcibly", 120_000, "A file is deleted at once, readers or not.", no_effect=True
+        "destroyMapedFileIntervalForcibly",
+        120_000,
+        "Files are deleted at once, even while they are being read.",
+        no_effect=True,
     )
     redelete_interval: int = option(
-        "redeleteHangedFileInterval", 120_000, "A file is deleted at once, readers or not.", no_effect=True
+        "redeleteHangedFileInterval",
+        120_000,
+        "Files are deleted at once, even while they are being read.",
+        no_effect=True,
     )
     bitmap_length: int = option(
         "bitMapLengthConsumeQueueExt",
@@ -82,13 +91,13 @@ class JavaConfig:
         no_effect=True,
     )
     duplication: bool = option(
-        "duplicationEnable", False, "A restart continues behind the last stored message.", no_effect=True
+        "duplicationEnable", False, "A restart continues after the last stored message.", no_effect=True
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaterConfig:
-    """Settings of what this broker cannot do yet. They are kept and listed, and do nothing."""
+    """Settings of features that this broker does not have yet. They are kept and listed, but do nothing."""
 
     slave_read: bool = option("slaveReadEnable", False, _NO_REPLICATION, no_effect=True)
     ha_master_address: str = option("haMasterAddress", "", _NO_REPLICATION, no_effect=True)

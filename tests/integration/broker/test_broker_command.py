@@ -70,7 +70,7 @@ def test_an_unknown_key_is_reported_with_the_one_it_resembles(tmp_path):
         (
             ["storePathRootDir=/dev/null/store"],
             253,
-            "storePathRootDir /dev/null/store cannot be written: /dev/null is not a directory",
+            "storePathRootDir /dev/null/store is not writable: /dev/null is not a directory",
         ),
     ],
 )

@@ -105,5 +105,5 @@ def test_refusals_are_counted_in_a_line_now_and_then(watch, clock, caplog):
     for _ in range(3):
         late(failure, clock, 500)
         failure.tick()
-    assert caplog.text.count("event loop was late; 4 requests refused") == 1
+    assert caplog.text.count("event loop was late; refused 4 requests") == 1
     assert len(caplog.records) == 1

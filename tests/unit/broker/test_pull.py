@@ -271,14 +271,14 @@ async def test_pulls_that_may_wait_are_bounded_by_connection_and_by_queue(tmp_pa
     refused = await parts.ask(peer, pull_request(0, sys_flag=SUSPEND | 4, queue_id=3))
     assert refused is not None
     assert refused.code == 2
-    assert "3 pulls of this connection wait already" in (refused.remark or "")
+    assert "this connection already has 3 waiting pulls" in (refused.remark or "")
     assert "maxHeldPullsPerConnection" in (refused.remark or "")
     for _ in range(4):
         assert await parts.ask(Peer(), pull_request(0, sys_flag=SUSPEND | 4)) is None
     refused = await parts.ask(Peer(), pull_request(0, sys_flag=SUSPEND | 4))
     assert refused is not None
     assert refused.code == 2
-    assert "5 pulls wait for this queue already" in (refused.remark or "")
+    assert "this queue already has 5 waiting pulls" in (refused.remark or "")
     # Once they are answered others may wait.
     await parts.send(b"hello")
     assert await parts.ask(peer, pull_request(1, sys_flag=SUSPEND | 4)) is None

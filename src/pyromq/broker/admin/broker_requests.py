@@ -1,6 +1,6 @@
-"""What operators ask of a broker: its settings, its figures, the progress of groups, and to clean up.
+"""Admin requests about the broker itself: settings, figures, progress of groups, clean-up.
 
-Each class takes what its requests need. docs/spec/broker.md 12.
+See docs/spec/broker.md 12.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WITHOUT_ENTRY = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, HALF_OP_TOPIC})
 class SettingsProcessors:
     """The broker's settings. A change is in its file before it takes effect; if it cannot be saved, nothing changes.
 
-    `save` receives the text of the file, `changed` the keys with a new value, and returns when that was told.
+    `save` receives the text of the file, `changed` the keys with a new value; it returns once they are announced.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class FigureProcessors:
 
 
 class ProgressProcessors:
-    """How far queues and groups are. `address` gives the one that clients are told."""
+    """Progress of queues and groups. `address` gives the address that clients are told."""
 
     def __init__(self, context: Context, tables: Tables, progress: Progress) -> None:
         self._progress = progress
@@ -157,7 +157,7 @@ class ProgressProcessors:
     async def all_consume_stats(self, connection: Connection, request: Command) -> Command:
         only_ordered = request.header(GetBrokerConsumeStats).is_order
         stats = await self._progress.of_all_groups(self._groups, self._address, only_ordered=only_ordered)
-        # A hundred thousand queues take a fifth of a second to write down, during which others are served.
+        # Encoding a hundred thousand queues takes a fifth of a second; other requests are served meanwhile.
         return request.reply(body=await asyncio.to_thread(stats.encode))
 
     def time_spans(self, connection: Connection, request: Command) -> Command:
@@ -173,7 +173,7 @@ class ProgressProcessors:
 
 
 class CleaningProcessors:
-    """Deletes what nobody can read any more. `delete_queues` removes all queues of a topic, wherever they are known."""
+    """Deletes what can no longer be read. `delete_queues` removes all queues of a topic from every table."""
 
     def __init__(self, store: MessageStore, topics: TopicTable, delete_queues: Callable[[str], object]) -> None:
         self._store = store
@@ -188,7 +188,7 @@ class CleaningProcessors:
         }
 
     async def clean_expired_queues(self, connection: Connection, request: Command) -> Command:
-        logger.warning("expired consume queues are deleted for %s", connection.peer)
+        logger.warning("deleting expired consume queues for %s", connection.peer)
         for queue in list(self._store.queues):
             # Its newest message lies before the log, so all of them do. Offsets begin again at 0.
             if not queue.is_schedule and 0 < queue.max_physical <= self._store.log.start:
@@ -198,22 +198,22 @@ class CleaningProcessors:
         return request.reply()
 
     async def clean_unused_topics(self, connection: Connection, request: Command) -> Command:
-        logger.warning("consume queues without a topic are deleted for %s", connection.peer)
+        logger.warning("deleting consume queues without a topic for %s", connection.peer)
         for topic in {queue.topic: None for queue in self._store.queues}:
             if self._topics.get(topic) is not None or topic in _WITHOUT_ENTRY or topic.startswith(LITE_QUEUES):
                 continue
             start = int(self._store.log.start)
             if any(holds_messages(queue, start) for queue in self._store.queues.of_topic(topic)):
-                # Somebody was told that they are kept. Whoever does not want them makes the topic and deletes it.
-                logger.warning("queues of %s not deleted: there is no such topic, but they hold messages", topic)
+                # Their senders were told that they are stored. To drop them, create the topic and delete it.
+                logger.warning("queues of %s kept: the topic does not exist, but they hold messages", topic)
                 continue
-            logger.info("queues of %s deleted: there is no such topic", topic)
+            logger.info("queues of %s deleted: the topic does not exist", topic)
             self._delete_queues(topic)
             await asyncio.sleep(0)
         return request.reply()
 
     def delete_expired_files(self, connection: Connection, request: Command) -> Command:
-        logger.warning("expired commit log files are deleted for %s", connection.peer)
+        logger.warning("deleting expired commit log files for %s", connection.peer)
         self._store.clean_now()
         self._store.clean()
         return request.reply()

@@ -1,4 +1,4 @@
-"""Looking for messages: by key, by their place in the log, and in the queues themselves (docs/spec/broker.md 11.1)."""
+"""Message lookups: by key, by place in the log, and by queue entry (docs/spec/broker.md 11.1)."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from ..clients.connected import Clients
     from ..filters.consumer_filters import Filters
 
-# Entries of a queue that one answer may hold; whoever wants more goes on behind the last one.
+# Maximum queue entries per answer; to get more, ask again after the last one.
 MAX_ENTRIES = 10_000
 
 _NO_MESSAGE = "can not find message, maybe time range not correct"
-_NO_FILTER = "null"  # the text of a filter that a subscription does not have
+_NO_FILTER = "null"  # the expression of a subscription that has none
 
 
 class LookupProcessors:
-    """Finds messages, and what a group subscribes."""
+    """Finds messages, and the subscriptions of a group."""
 
     def __init__(self, store: MessageStore, clients: Clients, filters: Filters) -> None:
         self._store = store
@@ -121,7 +121,7 @@ class LookupProcessors:
         return _NO_FILTER if entry is None else pretty(msgspec.json.decode(entry.encode())).decode()
 
     def _test(self, group: str, subscription: SubscriptionData | None) -> Callable[[ExtUnit], bool] | None:
-        """Whether a pull of the group would go on to look at the message of a unit."""
+        """Whether a pull of the group would go on to read the message behind this unit."""
         if subscription is None:
             return None
         if is_tag_type(subscription.expression_type):

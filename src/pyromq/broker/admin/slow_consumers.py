@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Protection:
-    """Looks at the groups that are online; who is not there reads nothing."""
+    """Watches the groups that are online; the others read nothing."""
 
     def __init__(self, context: Context, tables: Tables) -> None:
         self._store = context.store
@@ -27,7 +27,7 @@ class Protection:
         self._live = context.live
 
     def stop_slow_groups(self) -> list[str]:
-        """Stop every group that lags by more than the threshold, if that is wanted; gives their names.
+        """Stop every group that lags by more than the threshold, if enabled; returns their names.
 
         They stay stopped, also after a restart, until an operator sets consumeEnable again.
         """
@@ -41,7 +41,7 @@ class Protection:
                 continue
             behind = self.behind(online)
             if behind > config.consumer_fall_behind:
-                logger.warning("group %s stopped: it reads %d bytes behind the end", group.group_name, behind)
+                logger.warning("group %s stopped: it lags %d bytes behind", group.group_name, behind)
                 self._groups.update(replace(group, consume_enable=False))
                 stopped.append(group.group_name)
         return stopped
@@ -55,7 +55,7 @@ class Protection:
                 queue = self._store.queues.find(topic, queue_id)
                 if queue is None:
                     continue
-                # A group whose next message is gone goes on with the first one.
+                # A group whose next message is gone continues with the first one.
                 entry = queue.entry(max(offset, queue.min_offset))
                 if entry is not None:
                     oldest = min(oldest, entry[0])

@@ -1,6 +1,6 @@
-"""Requests about topics and groups, which come from operators (docs/spec/broker.md 8.3 and 12.1).
+"""Admin requests about topics and groups (docs/spec/broker.md 8.3 and 12.1).
 
-What an operator changes is in its file before the answer goes out.
+A change is saved to its file before the answer goes out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TopicProcessors:
     """The topics.
 
     `settled` is awaited with the name of a topic that was made or changed: until it is saved and the name servers know
-    it. `delete_queues` removes the consume queues of a topic, and nobody may go on using them.
+    it. `delete_queues` removes the consume queues of a topic; they must not be used afterwards.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class TopicProcessors:
         topic = request.header(DeleteTopicInBroker).topic
         self._check(topic)
         if self._topics.delete(topic):
-            # Its messages go when nothing can bring the topic back any more.
+            # Its messages go only when nothing can bring the topic back.
             await self._settled()
             if topic in self._topics:
-                raise ServerError(f"The topic[{topic}] was made again meanwhile; its messages are still there.")
+                raise ServerError(f"The topic[{topic}] was created again meanwhile; its messages were kept.")
             logger.info("topic %s deleted by %s", topic, connection.peer)
         # Also without an entry: what an interrupted deletion left behind goes with the next one.
         self._delete_queues(topic)
@@ -130,7 +130,7 @@ class TopicProcessors:
 class GroupProcessors:
     """The subscription groups. `saved` is awaited after each change, until it is in its file.
 
-    `deleted` is called with the name of a group that is gone.
+    `deleted` is called with the name of each deleted group.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class GroupProcessors:
 
 
 class ConsumptionProcessors:
-    """Who consumes what. `address` gives the address that clients know this broker by."""
+    """Which group consumes which topic. `address` gives the address that clients know this broker by."""
 
     def __init__(self, tables: Tables, address: str) -> None:
         self._offsets = tables.offsets
@@ -216,7 +216,7 @@ class ConsumptionProcessors:
 
 
 def _topic_config(header: CreateTopic, known: TopicConfig | None) -> TopicConfig:
-    """The topic that an operator asks for; what the request has no word for stays as it is."""
+    """The topic as the request describes it; what the request cannot express stays unchanged."""
     if max(header.read_queue_nums, header.write_queue_nums) > MAX_QUEUES:
         raise ServerError(f"The topic[{header.topic}] can have at most {MAX_QUEUES} queues.")
     try:
@@ -230,7 +230,7 @@ def _topic_config(header: CreateTopic, known: TopicConfig | None) -> TopicConfig
         perm=header.perm,
         topic_filter_type=filter_type,
         topic_sys_flag=header.topic_sys_flag,
-        # `order` of the request is not listened to: the name servers say which topics are ordered.
+        # The request's `order` is ignored: the name servers say which topics are ordered.
         order=known is not None and known.order,
         attributes={} if known is None else known.attributes,
     )

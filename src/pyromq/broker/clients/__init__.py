@@ -1,1 +1,1 @@
-"""Who is connected, what clients ask of a broker, and what it asks of them."""
+"""Connected clients: who they are, what they ask of the broker, and what it asks of them."""

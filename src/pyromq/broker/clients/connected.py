@@ -1,10 +1,10 @@
 """Who is connected: consumer groups with their members and subscriptions, and producers (docs/spec/broker.md 8).
 
-Everything is keyed by the connection, since two processes may call themselves by one client id. Clients say every
-30 seconds who they are; who leaves says so, closes its connection, or falls silent.
+Everything is keyed by the connection, since two processes may use the same client id. Clients announce themselves every
+30 seconds; a client that leaves says so, closes its connection, or falls silent.
 
 No clock and no loop: the time in milliseconds is an argument. The members of a group rebalance when they are told that
-others came or went, so that news is given to `notify` as soon as the tables have changed.
+others came or went, so `notify` is called as soon as the tables have changed.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class ClientInfo:
     client_id: str
     language: Language
     version: int
-    last_update: int  # milliseconds on a clock that nobody sets
+    last_update: int  # monotonic milliseconds
 
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The live members of a group and what they subscribe, which holds for the group as a whole.
+    """The live members of a group and the subscriptions, which apply to the group as a whole.
 
-    How it consumes is what the last heartbeat of any member said; None where that named something unknown here.
+    How it consumes is what the latest heartbeat of any member said; None for a value we do not know.
     """
 
     name: str
@@ -60,7 +60,7 @@ class ConsumerGroup:
     connections: dict[Connection, ClientInfo] = field(default_factory=dict)
 
     def take(self, data: ConsumerData, info: ClientInfo, *, with_subscriptions: bool) -> bool:
-        """Take over what a member says; True when the group has a member or a topic more, or a topic less."""
+        """Take over a member's heartbeat; True if the group gained a member or a topic, or lost a topic."""
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.consume_from_where = data.consume_from_where
@@ -84,20 +84,20 @@ class ConsumerGroup:
             known = self.subscriptions.get(subscription.topic)
             if known is None:
                 added = True
-                logger.info("group %s subscribes %s: %s", self.name, subscription.topic, subscription.sub_string)
+                logger.info("group %s subscribes to %s: %s", self.name, subscription.topic, subscription.sub_string)
             if known is None or subscription.sub_version > known.sub_version:
                 self.subscriptions[subscription.topic] = subscription
         dropped = self.subscriptions.keys() - {subscription.topic for subscription in wanted}
         for topic in dropped:
-            # Members that subscribe different topics take them from each other: a mistake of theirs worth a line.
-            logger.warning("group %s subscribes %s no more", self.name, topic)
+            # Members with different subscriptions overwrite each other's: a user error worth logging.
+            logger.warning("group %s no longer subscribes to %s", self.name, topic)
             del self.subscriptions[topic]
         return added or bool(dropped)
 
 
 @dataclass(slots=True)
 class _Memberships:
-    """What one connection belongs to, and the id that its producers are found by."""
+    """The groups of one connection, and the id its producers are found by."""
 
     client_id: str = ""
     consumer: set[str] = field(default_factory=set)
@@ -108,7 +108,7 @@ class _Memberships:
 
 
 class Clients:
-    """All live clients of a broker. `notify` is called with a group and all its connections when they shall rebalance.
+    """All live clients of a broker. `notify` is called with a group and all its connections when they should rebalance.
 
     It is called once the tables have changed, from within the method that changed them.
     """
@@ -126,18 +126,18 @@ class Clients:
     # Who is there
 
     def consumer_group(self, name: str) -> ConsumerGroup | None:
-        """The live group, or None when none of its members is connected."""
+        """The live group, or None if no member is connected."""
         return self._consumers.get(name)
 
     def find_consumer(self, group: str, client_id: str) -> ClientInfo | None:
-        """A member by its id: of several, the one that joined last."""
+        """The member with this id; of several, the one that joined last."""
         live = self._consumers.get(group)
         if live is None:
             return None
         return next((info for info in reversed(live.connections.values()) if info.client_id == client_id), None)
 
     def subscribers(self, topic: str) -> list[str]:
-        """The live groups that subscribe `topic`."""
+        """The live groups that subscribe to `topic`."""
         return [name for name, group in self._consumers.items() if topic in group.subscriptions]
 
     @property
@@ -146,11 +146,11 @@ class Clients:
         return self._producers
 
     def producer_group(self, name: str) -> Mapping[Connection, ClientInfo] | None:
-        """The live producers of a group, in the order in which they came; None when there are none."""
+        """The live producers of a group in the order they came; None if there are none."""
         return self._producers.get(name)
 
     def producer_connection(self, client_id: str) -> Connection | None:
-        """Where to reach the producer that calls itself so: of several, the one that came last."""
+        """The connection of the producer with this id; of several, the one that came last."""
         connections = self._by_id.get(client_id)
         return next(reversed(connections)) if connections else None
 
@@ -166,7 +166,7 @@ class Clients:
         version: int = PROTOCOL_VERSION,
         quiet: Collection[str] = (),
     ) -> None:
-        """Take over what a client says of itself. Groups in `quiet` do not want their members to be notified."""
+        """Take over a heartbeat. Members of groups in `quiet` are not notified."""
         info = ClientInfo(connection, data.client_id, language, version, now)
         memberships = self._memberships.get(connection) or _Memberships()
         if data.producer_data_set:
@@ -176,7 +176,7 @@ class Clients:
             name = consumer.group_name
             memberships.consumer.add(name)
             group = self._consumers.setdefault(name, ConsumerGroup(name))
-            # A 5.x client may leave its subscriptions out to say that they are as before.
+            # A 5.x client may leave out its subscriptions if they have not changed.
             if group.take(consumer, info, with_subscriptions=not data.without_sub) and name not in quiet:
                 changed.append(group)
         if memberships:
@@ -205,7 +205,7 @@ class Clients:
         *,
         quiet: Collection[str] = (),
     ) -> None:
-        """A client says that it leaves these groups. Its connection stays, and with it whatever else it is."""
+        """A client leaves these groups. Its connection and its other groups stay."""
         memberships = self._memberships.get(connection)
         if memberships is None:
             return
@@ -217,7 +217,7 @@ class Clients:
             del self._memberships[connection]
 
     def closed(self, connection: Connection) -> None:
-        """The connection is gone, and all that it stood for."""
+        """The connection is gone, and with it everything the client was."""
         memberships = self._memberships.pop(connection, None)
         if memberships is None:
             return
@@ -227,9 +227,9 @@ class Clients:
             self._leave(name, connection, memberships, "connection closed")
 
     def expire(self, now: int) -> list[Connection]:
-        """Drop whoever was silent for too long. Returns the connections to close: those of which nothing is left.
+        """Drop clients that were silent for too long. Returns the connections to close: those with no group left.
 
-        A client that still speaks for one of its groups keeps its connection and leaves only the others.
+        A client that still sends heartbeats for one of its groups keeps its connection and leaves only the others.
         """
         last = now - CLIENT_EXPIRES_MS
         silent = []

@@ -1,6 +1,6 @@
-"""What the broker asks of consumers: to rebalance (40), to go on elsewhere (220), how they fare (221, 307, 309).
+"""Requests from the broker to consumers: rebalance (40), take new offsets (220), report status (221, 307, 309).
 
-The first is the broker's own news. The others are asked for by an admin tool, which reaches consumers only through
+The broker sends the first on its own. The others come from an admin tool, which reaches consumers only through
 the broker that they are connected to (docs/spec/broker.md 9, 12.3).
 """
 
@@ -43,25 +43,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Seconds that a consumer gets: to take what is sent to it, and to answer.
+# Seconds for a consumer to take a request, and to answer it.
 NOTIFY_TIMEOUT = 0.01
 RESET_TIMEOUT = 5.0
 STATUS_TIMEOUT = 5.0
 RELAY_TIMEOUT = 10.0
 
-# So many consumers are told in one turn of the event loop, which has other things to do, too. Telling one costs about
+# Consumers told per turn of the event loop, which has other work to do, too. Telling one costs about
 # 30 µs (CPython 3.11), followed by a rest ten times as long: a thousand members that restart one by one, each of them
 # news for all the others, take a tenth of the processor at most.
 _AT_ONCE = 256
 _REST = 0.0003
 
-_LATEST = -1  # in place of a time: the end of the queue
+_LATEST = -1  # instead of a time: the end of the queue
 
 
 class RebalanceNotices:
     """Tells consumers that the members or topics of their group changed (40). `post` never waits; `run` tells.
 
-    Of what changes while the last news are still being told, a group hears once: it asks for its members anew anyway.
+    Changes that come while a group is still being told become one more notice: members ask for the list anyway.
     """
 
     def __init__(self, live: LiveConfig) -> None:
@@ -70,13 +70,13 @@ class RebalanceNotices:
         self._posted = asyncio.Event()
 
     def post(self, group: str, connections: list[Connection]) -> None:
-        """Take the news for a group, if the settings want them told. `connections` are all that it has now."""
+        """Queue a notice for a group, unless notices are switched off. `connections` are all its connections."""
         if self._live.config.notify_ids_changed:
             self._waiting[group] = connections
             self._posted.set()
 
     async def run(self) -> None:
-        """Tell what is posted, as soon as it is posted, until cancelled."""
+        """Send notices as soon as they are posted, until cancelled."""
         while True:
             await self._posted.wait()
             self._posted.clear()
@@ -94,12 +94,12 @@ async def _notify(connection: Connection, group: str) -> None:
     try:
         await connection.oneway(request, NOTIFY_TIMEOUT)
     except PyroMQError as exc:
-        # It rebalances by itself every 20 seconds; this only makes it faster.
-        logger.info("consumer of group %s not told to rebalance: %s", group, exc)
+        # Consumers rebalance every 20 seconds anyway; this only makes it faster.
+        logger.info("cannot tell a consumer of group %s to rebalance: %s", group, exc)
 
 
 class ConsumerCallProcessors:
-    """Serves the admin tools that ask something of consumers."""
+    """Serves requests of admin tools to consumers."""
 
     def __init__(self, context: Context, tables: Tables) -> None:
         self._clients = tables.clients
@@ -128,7 +128,7 @@ class ConsumerCallProcessors:
                 f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
                 f"Timestamp: {header.timestamp}"
             )
-        # All or none: before anybody is told anything.
+        # All or none: check everything before telling anyone.
         for info in members:
             _check_version(info)
         body = ResetOffsetBody(table)
@@ -147,7 +147,7 @@ class ConsumerCallProcessors:
         return request.reply(body=encoded)
 
     def _reset_targets(self, header: ResetOffset) -> dict[MessageQueue, int]:
-        """Where each queue goes on. Without force only backwards."""
+        """The new offset of each queue. Without force, offsets only move back."""
         topic, group, force = header.topic, header.group, header.is_force
         config = self._topics.get(topic)
         if config is None:
@@ -169,9 +169,9 @@ class ConsumerCallProcessors:
         return queue.max_offset if timestamp == _LATEST else self._store.reader.offset_by_time(queue, timestamp)
 
     async def consumer_status(self, connection: Connection, request: Command) -> Command:
-        """223: the offsets that consumers have in memory. Who does not answer is missing from the table."""
+        """223: the offsets that consumers have in memory. Consumers that do not answer are left out."""
         header = request.header(GetConsumerStatus)
-        # The field is called an address, and tools put a client id into it.
+        # The field is called an address, but tools put a client id into it.
         wanted = (header.client_addr or "").strip()
         members = self._members(header.group)
         if not members:
@@ -194,7 +194,7 @@ class ConsumerCallProcessors:
         return await self._relay(request.code, request.ext, request.body, header.consumer_group, header.client_id)
 
     async def consume_directly(self, connection: Connection, request: Command) -> Command:
-        """309: the consumer gets the message that the tool named."""
+        """309: pass the message named by the tool to the consumer."""
         header = request.header(ConsumeMessageDirectly)
         ext = {**(request.ext or {}), "brokerName": self._live.config.broker_name}
         message = self._message(header.msg_id)
@@ -213,7 +213,7 @@ class ConsumerCallProcessors:
     async def _relay(
         self, code: int, ext: dict[str, str] | None, body: Body | None, group: str, client_id: str | None
     ) -> Command:
-        """Pass a request on to a consumer. Its answer is the answer, body and all, whatever it says."""
+        """Pass a request on to a consumer and return its answer unchanged."""
         info = self._clients.find_consumer(group, client_id) if client_id is not None else None
         if info is None:
             raise ServerError(f"The Consumer <{group}> <{client_id}> not online")
@@ -238,13 +238,13 @@ def _check_version(info: ClientInfo) -> None:
 
 
 async def _push_reset(info: ClientInfo, header: ResetOffset, body: bytes) -> None:
-    # Whether the tool forced it has been decided; consumers are never told to, as in 4.9.
+    # Force was decided above; as in 4.9, consumers never see the flag.
     push = ResetOffset(topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=False)
     request = Command.request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, push, body, oneway=True)
     try:
         await info.connection.oneway(request, RESET_TIMEOUT)
     except PyroMQError as exc:
-        logger.warning("consumer %s of group %s not told its new offsets: %s", info.client_id, header.group, exc)
+        logger.warning("cannot tell consumer %s of group %s its new offsets: %s", info.client_id, header.group, exc)
 
 
 async def _ask_status(info: ClientInfo, topic: str, group: str) -> dict[MessageQueue, int] | None:
@@ -254,5 +254,5 @@ async def _ask_status(info: ClientInfo, topic: str, group: str) -> dict[MessageQ
         if response.code == ResponseCode.SUCCESS and response.body is not None:
             return GetConsumerStatusBody.decode(response.body_bytes).message_queue_table
     except PyroMQError as exc:
-        logger.warning("consumer %s of group %s does not say its offsets: %s", info.client_id, group, exc)
+        logger.warning("cannot get the offsets of consumer %s of group %s: %s", info.client_id, group, exc)
     return None

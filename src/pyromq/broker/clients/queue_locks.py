@@ -1,7 +1,7 @@
 """Queue locks: which consumer of a group may consume a queue in order (docs/spec/broker.md 10).
 
-Only members that ask each other's leave this way are kept apart: a pull does not look at locks. They live in memory,
-and closing a connection does not release them; whoever stops asking loses them after a while.
+Locks only work between members that use them: a pull does not look at locks. They live in memory,
+and closing a connection does not release them; a member that stops renewing loses them after a while.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.message_queue import MessageQueue
 
-# Clients ask again every 20 seconds and stop consuming after 30 without an answer, so nobody consumes by an old lock.
+# Clients ask again every 20 seconds and stop consuming after 30 without an answer, so none uses an expired lock.
 LOCK_EXPIRES_MS = 60_000
 
 _SWEEP_AT = 1024
@@ -25,9 +25,9 @@ class _Lock(NamedTuple):
 
 
 class QueueLocks:
-    """The locks of all groups. Times are milliseconds on a clock that nobody sets.
+    """The locks of all groups. Times are monotonic milliseconds.
 
-    What a queue is called is not checked: it need not exist.
+    Queue names are not checked: a queue need not exist.
     """
 
     def __init__(self, expires_ms: int = LOCK_EXPIRES_MS) -> None:
@@ -39,7 +39,7 @@ class QueueLocks:
         return len(self._locks)
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now: int) -> list[MessageQueue]:
-        """Take or refresh locks; those of `queues` that `client_id` holds now."""
+        """Take or renew locks; returns those of `queues` that `client_id` holds now."""
         mine = _Lock(client_id, now)
         held = []
         for queue in dict.fromkeys(queues):
@@ -52,7 +52,7 @@ class QueueLocks:
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Give locks back. Those of others stay."""
+        """Release locks; those of other clients stay."""
         for queue in queues:
             lock = self._locks.get((group, queue))
             if lock is not None and lock.client_id == client_id:
@@ -62,6 +62,6 @@ class QueueLocks:
         return now - lock.taken > self._expires
 
     def _sweep(self, now: int) -> None:
-        """Forget what groups of the past have left. Seldom enough to cost each `lock` next to nothing."""
+        """Forget expired locks of old groups; rare enough to cost each `lock` next to nothing."""
         self._locks = {key: lock for key, lock in self._locks.items() if not self._is_expired(lock, now)}
         self._sweep_at = max(_SWEEP_AT, 2 * len(self._locks))

@@ -1,6 +1,6 @@
-"""What clients say of themselves and ask of each other: heartbeats, members of groups, queue locks.
+"""Requests of clients about themselves and their groups: heartbeats, members of groups, queue locks.
 
-What the broker in turn asks of consumers is in `consumer_calls`; the rules are in `clients` and `locks`
+What the broker asks of consumers is in `consumer_calls`; the rules are in `connected` and `queue_locks`
 (docs/spec/broker.md 8, 10 and 12.1).
 """
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class ClientProcessors:
-    """Heartbeats and goodbyes, and who asks for those that are there.
+    """Heartbeats, goodbyes, and queries for connected clients.
 
     `clock` gives epoch milliseconds, `monotonic` those that clients expire by. `acknowledged` gives an answer when the
     topics and groups that it speaks of are there to stay.
@@ -84,14 +84,14 @@ class ClientProcessors:
         }
 
     def heartbeat(self, connection: Connection, request: Command, data: HeartbeatData) -> Command | Awaitable[Command]:
-        """34. The answer has no fields of its own: one of them would make 5.x clients leave out their subscriptions."""
+        """34. The answer has no fields of its own: some would make 5.x clients leave out their subscriptions."""
         quiet = set()
         for consumer in data.consumer_data_set:
-            # A group that may not be made is a member's own trouble: its pulls are refused, its heartbeats are not.
+            # If the group cannot be created, the member's pulls are refused, but not its heartbeats.
             config = self._groups.get(consumer.group_name)
             if config is None:
                 continue
-            # Clients look for the retry topic as soon as they have been answered, and then not for 30 seconds.
+            # Clients look up the retry topic right after this answer, and then not again for 30 seconds.
             if can_be_topic(retry_topic(consumer.group_name)):
                 self._topics.ensure_retry(consumer.group_name, config.retry_queue_nums, unit_mode=consumer.unit_mode)
             if not config.notify_consumer_ids_changed_enable:
@@ -123,7 +123,7 @@ class ClientProcessors:
         return request.reply(body=ConsumerIdList([info.client_id for info in group.connections.values()]).encode())
 
     def check_client_config(self, connection: Connection, request: Command, body: CheckClientRequestBody) -> Command:
-        """46: clients ask it before they start, for a subscription that selects by more than tags."""
+        """46: clients send it before they start, to check a subscription that filters by more than tags."""
         subscription = body.subscription_data
         if not is_tag_type(subscription.expression_type):
             if not self._live.config.enable_property_filter:
@@ -156,7 +156,7 @@ class ClientProcessors:
         return request.reply(body=ProducerConnection([_connection_body(info) for info in members.values()]).encode())
 
     def all_producers(self, connection: Connection, request: Command) -> Command:
-        # What a heartbeat's time is on the clock as it goes now.
+        # Heartbeat times are monotonic; shift them to epoch milliseconds.
         epoch = self._clock() - self._monotonic()
         table = {
             name: [_producer_info(info, epoch) for info in members.values()]

@@ -1,1 +1,1 @@
-"""Filters of consumer groups: which are registered, and messages put to their test."""
+"""SQL92 filters of consumer groups: registered ones, and how messages are tested."""

@@ -1,9 +1,9 @@
-"""Filter bitmaps: whom a message concerns, found out once when it is stored (docs/spec/broker.md 7.4).
+"""Filter bitmaps: which groups want a message, computed once when it is stored (docs/spec/broker.md 7.4).
 
 With `enableCalcFilterBitMap` and `enableConsumeQueueExt`, a message of a topic that groups filter by SQL92 is tested by
 the filter of each of them, and the bits of those that select it lie beside its queue entry. A pull then passes over a
-message without having looked at it. That costs every send a test per group, and pays where a topic has many groups of
-which each wants little; it is off unless somebody sets it.
+message without reading it. That costs every send one test per group, and pays off where a topic has many groups
+that each want little; it is off by default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FilterBits:
-    """Makes the bitmaps of a broker. What a topic needs is worked out once and kept until some filter changes."""
+    """Makes the bitmaps of a broker. What a topic needs is computed once and kept until a filter changes."""
 
     def __init__(self, filters: Filters, live: LiveConfig) -> None:
         self._filters = filters
@@ -31,7 +31,7 @@ class FilterBits:
         self._kept_for = -1
 
     def of_topic(self, topic: str) -> Bitmap | None:
-        """What makes the bitmap of a message of `topic`; None if it needs none."""
+        """A function that makes the bitmap of a message of `topic`; None if the topic needs none."""
         if not self._live.config.calc_filter_bitmap:
             return None
         if self._kept_for != self._filters.changes:

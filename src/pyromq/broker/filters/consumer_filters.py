@@ -1,6 +1,6 @@
-"""What consumer groups filter by besides tags: SQL92 expressions, who registered them, and messages put to the test.
+"""Registered SQL92 filters: which group filters which topic by which expression.
 
-A group says in its heartbeats by which expression it filters a topic. It is compiled once and kept, also over a restart
+A group names its expression for a topic in its heartbeats. It is compiled once and kept, even across a restart
 (consumerFilter.json), so that the bits that stand for it in the bitmaps of stored messages keep their meaning. A group
 without members is dead, and forgotten after a while (docs/spec/broker.md 7.3, 7.4).
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Tags: TypeAlias = Callable[[int], bool]
     Match: TypeAlias = Callable[[memoryview], bool]
     Units: TypeAlias = Callable[[ExtUnit], bool]
-    # What a read selects by: the tags code of an entry, the record itself, what the ext files say. None is everything.
+    # What a read selects by: the tags code of an entry, the record itself, the unit in the ext files. None: everything.
     Selection: TypeAlias = tuple[Tags | None, Match | None, Units | None]
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 TAG = "TAG"
 SQL92 = "SQL92"
 
-# How long ago a group is taken to have gone when the broker starts, at most; it may have gone before the broker did.
+# At a start, a group counts as gone for at most this long; it may have left before the broker stopped.
 _GONE_BEFORE_START_MS = 30_000
 
 
@@ -54,14 +54,14 @@ def not_allowed(expression_type: str | None) -> BrokerError:
 
 
 def compiled(expression_type: str | None, expression: str | None) -> Filter:
-    """The filter of a subscription that selects by more than tags. InvalidFilter if there is no such filter."""
+    """The compiled filter of a subscription. InvalidFilter if its type is unknown or its expression is malformed."""
     if expression_type != SQL92:
-        raise InvalidFilter(f"no filter is of the type {expression_type}", 1)
+        raise InvalidFilter(f"unknown filter type {expression_type}", 1)
     return compile_filter(expression or "")
 
 
 def selection_of_expression(expression_type: str | None, expression: str | None) -> Selection:
-    """What an expression selects that came with the pull itself. Nothing was registered, so no bits stand for it."""
+    """The selection of an expression that came with the pull itself. It is not registered, so it has no bits."""
     try:
         return (None, match_of(compiled(expression_type, expression)), None)
     except InvalidFilter as exc:
@@ -69,7 +69,7 @@ def selection_of_expression(expression_type: str | None, expression: str | None)
 
 
 class FilterData:
-    """What one group filters one topic by, from the moment it was registered on."""
+    """The filter of one group on one topic, and when it was registered."""
 
     __slots__ = ("born_time", "client_version", "dead_time", "expression", "positions", "selection")
 
@@ -102,21 +102,21 @@ class Filters:
         self._bloom = BloomFilter.of(config.filter_error_rate, config.filter_consumers)
         self._by_group: dict[str, dict[str, FilterData]] = {}
         self.dirty = False
-        # Grows whenever a filter comes, goes or becomes another one.
+        # Grows whenever a filter is added, removed or changed.
         self.changes = 0
 
     def get(self, topic: str, group: str) -> FilterData | None:
-        """What a group filters a topic by; None if it does not, or if its expression was refused."""
+        """The filter of a group on a topic; None if there is none, or if its expression was refused."""
         known = self._by_group.get(group)
         return None if known is None else known.get(topic)
 
     @property
     def bloom(self) -> BloomFilter:
-        """What the bitmaps of this broker are like."""
+        """The shape of this broker's bitmaps."""
         return self._bloom
 
     def of_topic(self, topic: str) -> list[FilterData]:
-        """All that filter a topic, also those who are away: they may be back before they have read it all."""
+        """All filters on a topic, including those of groups that are offline: they may come back and read on."""
         return [known[topic] for known in self._by_group.values() if topic in known]
 
     def for_retries(self, selection: Selection, topic: str) -> Selection:
@@ -136,10 +136,10 @@ class Filters:
 
         return (tags, matches_original, None)
 
-    # Who comes and goes
+    # Groups come and go
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take over what a heartbeat says. A topic that it does not name any more has no living filter."""
+        """Take over the filters in a heartbeat. A topic it no longer names loses its live filter."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)
@@ -171,7 +171,7 @@ class Filters:
         try:
             wanted = compiled(subscription.expression_type, text)
         except InvalidFilter as exc:
-            logger.warning("group %s filters %s by what is no expression: %s; its pulls are refused", group, topic, exc)
+            logger.warning("group %s has an invalid filter on %s: %s; refusing its pulls", group, topic, exc)
             if known.pop(topic, None) is not None:
                 self.dirty = True
                 self.changes += 1
@@ -191,10 +191,10 @@ class Filters:
             if not known[topic].is_dead:
                 known[topic].dead_time = max(now, known[topic].born_time)
                 self.dirty = True
-                logger.info("group %s filters %s no more", group, topic)
+                logger.info("group %s no longer filters %s", group, topic)
 
     def clean(self) -> None:
-        """To be called every now and then: forget those that have been dead for too long."""
+        """Forget filters that have been dead for too long. Call it now and then."""
         last = self._clock() - self._live.config.filter_data_clean
         for group, known in tuple(self._by_group.items()):
             for topic, data in tuple(known.items()):
@@ -216,7 +216,7 @@ class Filters:
         return ConsumerFilterTable(filter_data_by_topic=by_topic)
 
     def entry(self, group: str, topic: str) -> ConsumerFilter | None:
-        """What is known of a group's filter, as it stands in the file."""
+        """A group's filter as an entry of the file."""
         data = self.get(topic, group)
         return None if data is None else self._entry(group, topic, data)
 
@@ -234,21 +234,23 @@ class Filters:
         )
 
     def load(self, saved: ConsumerFilterTable) -> None:
-        """Take over a file. Nobody is there yet, so all of them are dead until a heartbeat says otherwise.
+        """Load the file. No client is connected yet, so every filter is dead until a heartbeat names it.
 
-        If its bits are not those of our settings, nothing of it counts: bitmaps that exist would be misread.
+        If its bits do not match our settings, the whole file is ignored: existing bitmaps would be misread.
         """
         loaded: dict[str, dict[str, FilterData]] = {}
         for topic, filters in saved.filter_data_by_topic.items():
             for group, entry in filters.group_filter_data.items():
                 positions = self._positions_in(entry.bloom_filter_data)
                 if positions is None:
-                    logger.warning("the Bloom filter of consumerFilter.json is another one; its filters are forgotten")
+                    logger.warning(
+                        "consumerFilter.json was written with other Bloom filter settings; dropping its filters"
+                    )
                     return
                 try:
                     wanted = compiled(entry.expression_type, entry.expression)
                 except InvalidFilter as exc:
-                    logger.warning("group %s filtered %s by what is no expression: %s; forgotten", group, topic, exc)
+                    logger.warning("group %s had an invalid filter on %s: %s; dropped", group, topic, exc)
                     continue
                 data = FilterData(wanted, entry.client_version, entry.born_time, self._bloom, positions)
                 data.dead_time = entry.dead_time or max(data.born_time, self._clock() - _GONE_BEFORE_START_MS)
@@ -268,7 +270,7 @@ class Filters:
 
 
 def _bitmap_test(positions: tuple[int, ...], size: int, born_time: int) -> Units:
-    """Rules out messages by their bitmaps. One made for another number of bits, or before the filter, says nothing."""
+    """Rules out messages by their bitmaps. A bitmap of another size, or older than the filter, is ignored."""
     mask = mask_of(positions)
 
     def test(unit: ExtUnit) -> bool:

@@ -1,7 +1,7 @@
-"""Messages put to the test of a filter, one by one or hundreds at once.
+"""Tests messages against a filter, one by one or hundreds at once.
 
-A pull by SQL92 looks at ten messages, or a hundred, for each that it sends. Of their properties only those are read
-that the filter may ask for; and where they are few values, as those that people filter by most often are, the answers
+A pull by SQL92 looks at ten or a hundred messages for each one it sends. It reads only the properties
+that the filter may ask for; and where these have few distinct values, as is usual, the answers
 are remembered. 1 KB messages with six properties, `a > 5 AND b IN ('x', 'y')`: 0.3 µs a message among many, 1.1 µs
 alone, 2 µs alone if each is different (CPython 3.11).
 """
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pyromq.filter import Filter
     from pyromq.store.record_table import PropertiesTable
 
-# So many names are looked for one by one; of more, all properties of a message are read.
+# Up to this many names are searched one by one; with more, all properties of a message are parsed.
 _FEW_NAMES = 8
-# A filter that saw so many different messages remembers no more answers: the next will be different, too.
+# After this many different messages a filter remembers no more answers: the next will be different, too.
 _REMEMBERED = 1000
 _SHORT = 200  # bytes; longer ones would take too much room
-# However few messages are selected, no more than so many are tested together for one.
+# However few messages match, test at most this many per match.
 _RAREST = 1 / 200
 
 _WORD = 8  # bytes that numpy compares in one go
@@ -41,7 +41,7 @@ class Match(PropertiesTest):
     """Tests records by a filter."""
 
     def __init__(self, wanted: Filter) -> None:
-        # Between the separators of `protocol.properties`. The last of equal names wins, and empty values are none.
+        # Between the separators of `protocol.properties`. The last of equal names wins; empty values do not count.
         if len(wanted.names) <= _FEW_NAMES:
             names, self._remembered = "|".join(map(re.escape, sorted(wanted.names))), _REMEMBERED
             self._columns: _Columns | None = _Columns(sorted(wanted.names))
@@ -77,9 +77,9 @@ class Match(PropertiesTest):
         return found
 
     def _of_columns(self, properties: PropertiesTable) -> list[bool] | None:
-        """The answers by what the messages have in place of each name; None if that cannot be said, or does not help.
+        """The answers, by the values that messages have for each name; None if that is not possible, or no help.
 
-        Messages that are equal in that have one answer, which the first of them gets by itself.
+        Messages with equal values share one answer, computed for the first of them.
         """
         answers = self._by_columns
         if self._columns is None or len(answers) >= self._remembered:
@@ -96,11 +96,11 @@ class Match(PropertiesTest):
             return list(map(answers.__getitem__, rows))
 
     def expected(self, wanted: int) -> int:
-        # A few more than that: what was looked at in vain costs less than a second round.
+        # A few more than that: looking at too many costs less than a second round.
         return int(wanted / max(self._share, _RAREST) * 1.05) + 4
 
 
-# Whoever pulls by the same expression shares what was found out about it.
+# Pulls with the same expression share its remembered answers.
 match_of = functools.lru_cache(maxsize=100)(Match)
 
 
@@ -117,7 +117,7 @@ class _Columns:
 
         None if a value is too long for that, or looks like another.
         """
-        # It takes a tenth of a second to import, and few brokers have somebody who filters.
+        # It takes a tenth of a second to import, and few brokers have filters.
         import numpy as np
 
         octets, lengths = properties
@@ -162,7 +162,7 @@ class _Columns:
 
 @functools.cache
 def _masks() -> NDArray[np.uint64]:
-    """By how many bytes of a word are wanted."""
+    """Masks that keep the first n bytes of a word, by n."""
     import numpy as np
 
     return np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)

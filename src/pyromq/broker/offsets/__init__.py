@@ -1,1 +1,1 @@
-"""How far consumer groups are, and where queues begin and end."""
+"""Progress of consumer groups, and where queues begin and end."""

@@ -2,7 +2,7 @@
 
     group -> topic -> queue id -> the next offset that the group will read
 
-`state` keeps them in consumerOffset.json, where group and topic are one text, `topic@group`. docs/spec/broker.md 9.
+`kept_files` keeps them in consumerOffset.json, under the key `topic@group`. docs/spec/broker.md 9.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What QUERY_CORRECTION_OFFSET says of a queue in which nobody lags behind the group compared with.
+# QUERY_CORRECTION_OFFSET's answer for a queue where no group lags behind the one compared with.
 NOTHING_TO_CORRECT = 2**63 - 1
 
 _SEPARATOR = "@"
 
 
 class ConsumerOffsets:
-    """What groups committed. Nothing is checked: neither the group nor the topic needs to exist, nor the message.
+    """What groups committed. Nothing is checked: group, topic and message need not exist.
 
-    `dirty` is set by each change; whoever saves the table clears it.
+    Each change sets `dirty`; saving the table clears it.
     """
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, int]]] = {}
-        # Of 5.x, which versions its file. Kept as it was found.
+        # From 5.x, whose file has a version. Kept as found.
         self._data_version: DataVersion | None = None
         self.dirty = False
 
     def __len__(self) -> int:
-        """How many offsets there are. Takes as long as there are groups and topics."""
+        """How many offsets there are. Takes time proportional to groups and topics."""
         return sum(len(queues) for topics in self._groups.values() for queues in topics.values())
 
     def knows(self, group: str, topic: str, queue_id: int) -> bool:
@@ -60,7 +60,7 @@ class ConsumerOffsets:
         return offset if offset >= 0 else None
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Remember an offset. The last one counts, also if it is smaller; a negative one is as good as none."""
+        """Store an offset. The last one counts, even if smaller; a negative one counts as none."""
         before = self.get(group, topic, queue_id)
         if offset == before or (before is None and offset < 0):
             return
@@ -72,15 +72,15 @@ class ConsumerOffsets:
         self.dirty = True
 
     def of(self, group: str, topic: str) -> dict[int, int]:
-        """The offsets of a group in the queues of a topic, as they are now."""
+        """A copy of a group's offsets in the queues of a topic."""
         return {queue_id: offset for queue_id, offset in self._queues(group, topic).items() if offset >= 0}
 
     def topics_of(self, group: str) -> list[str]:
-        """The topics that a group ever committed offsets of."""
+        """The topics in which a group ever committed offsets."""
         return list(self._groups.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
-        """The groups that ever committed offsets of a topic."""
+        """The groups that ever committed offsets in a topic."""
         return [group for group, topics in self._groups.items() if topic in topics]
 
     def groups(self) -> list[str]:
@@ -102,7 +102,7 @@ class ConsumerOffsets:
             self.dirty = True
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Put group `target` where group `source` is in all queues of a topic."""
+        """Give group `target` the offsets of group `source` in all queues of a topic."""
         queues = self._queues(source, topic)
         if queues:
             self._groups.setdefault(target, {})[topic] = queues.copy()
@@ -111,7 +111,7 @@ class ConsumerOffsets:
     def correction(
         self, topic: str, compare_group: str, ignored_groups: Collection[str], min_offset: Callable[[int], int]
     ) -> dict[int, int]:
-        """Per queue the smallest offset of any group (308), as far as its message is still there.
+        """For each queue the smallest offset of any group (308) whose message still exists.
 
         NOTHING_TO_CORRECT where `compare_group` is behind even that one. `min_offset` gives the start of a queue.
         """
@@ -133,7 +133,7 @@ class ConsumerOffsets:
     # The file, and what slaves copy
 
     def snapshot(self) -> ConsumerOffsetTable:
-        """The table as it is now. It does not change any more, so another thread may have it."""
+        """A copy of the table that does not change, for another thread."""
         table = {
             f"{topic}{_SEPARATOR}{group}": queues.copy()
             for group, topics in self._groups.items()
@@ -145,10 +145,10 @@ class ConsumerOffsets:
         """Replace everything by what was saved."""
         self._groups = {}
         for name, queues in saved.offset_table.items():
-            # Topics have no such sign in their names, so the first one is where the group begins.
+            # Topic names contain no @, so the group begins after the first one.
             topic, separator, group = name.partition(_SEPARATOR)
             if not separator:
-                logger.warning("offsets of %r dropped: that is no topic@group", name)
+                logger.warning("offsets of %r dropped: not a topic@group", name)
                 continue
             self._groups.setdefault(group, {})[topic] = queues.copy()
         self._data_version = saved.data_version

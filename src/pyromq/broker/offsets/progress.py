@@ -1,6 +1,6 @@
-"""Progress: where queues stand, and how far groups have come in them (docs/spec/broker.md 9, 12.1).
+"""Progress: where queues end, and how far groups have come in them (docs/spec/broker.md 9, 12.1).
 
-The answers to 202, 208, 303 and 317, as bodies. Nothing is changed here, no queue comes into being by being asked for.
+The bodies that answer 202, 208, 303 and 317. Read-only: asking for a queue does not create it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from ..context import Context, Tables
     from ..groups import GroupTable
 
-# The number of queues in a topic's settings is only claimed, by whoever set it. More than these nobody can use.
+# A topic's settings may claim any number of queues; more than this cannot be used.
 MAX_LISTED_QUEUES = 16_384
 
 
 class Progress:
-    """Reads offsets and store times together. Times are epoch milliseconds, -1 for a message that is not there."""
+    """Combines offsets and store times. Times are epoch milliseconds, -1 for a message that does not exist."""
 
     def __init__(self, context: Context, tables: Tables) -> None:
         self._store = context.store
@@ -63,9 +63,9 @@ class Progress:
         return TopicStatsTable(offset_table=table)
 
     def of_group(self, group: str, topics: Iterable[str]) -> ConsumeStats:
-        """208: how far `group` is in the queues of `topics` that can be read.
+        """208: the progress of `group` in the readable queues of `topics`.
 
-        Topics that do not exist are left out, and those that the group, being online, does not subscribe.
+        Leaves out topics that do not exist and, if the group is online, those it does not subscribe to.
         """
         table: dict[MessageQueue, OffsetWrapper] = {}
         tps = 0.0
@@ -75,7 +75,7 @@ class Progress:
         return ConsumeStats(consume_tps=tps, offset_table=table)
 
     async def of_all_groups(self, groups: GroupTable, address: str, *, only_ordered: bool) -> ConsumeStatsList:
-        """317: how far every group is. There may be thousands of them, so others have their turn in between."""
+        """317: the progress of every group. There may be thousands, so other work gets its turn in between."""
         listed = []
         behind = 0
         for group in [config.group_name for config in groups]:
@@ -109,7 +109,7 @@ class Progress:
             last = self._store_time(queue, queue.max_offset - 1)
             offset = self._offsets.get(group, topic.topic_name, queue_id) or 0
             consumed = self._store_time(queue, offset - 1) if offset > 0 else first
-            # A group that has not begun, or whose next message is gone, goes on with the first one.
+            # A group that has not begun, or whose next message is gone, continues with the first one.
             following = self._store_time(queue, max(offset, queue.min_offset))
             waiting = now - following if following >= 0 else 0
         return QueueTimeSpan(
@@ -140,7 +140,7 @@ class Progress:
                 broker_offset=0 if queue is None else queue.max_offset,
                 consumer_offset=offset,
                 last_timestamp=max(consumed, 0),
-                # How far it has pulled beyond that nobody writes down. Tools of 5.x show the difference as in flight.
+                # Nothing records how far it has pulled beyond that. 5.x tools show the difference as in flight.
                 pull_offset=offset,
             )
         return table

@@ -1,4 +1,4 @@
-"""Requests about offsets: how far groups have come, and where queues begin and end (docs/spec/broker.md 9)."""
+"""Requests about offsets: progress of groups, and where queues begin and end (docs/spec/broker.md 9)."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class OffsetProcessors:
         return request.reply(header=OffsetReply(offset))
 
     def _is_whole_and_recent(self, topic: str, queue_id: int) -> bool:
-        """Whether a new group starts with the first message, whatever its consumers wish.
+        """Whether a new group starts with the first message, whatever its consumers ask for.
 
-        So that none is skipped that was sent just before the group, to a queue that is new itself: an empty one, too.
+        So it misses no message sent to a new queue shortly before the group started. True for an empty queue, too.
         """
         queue = self._store.queues.find(topic, queue_id)
         if queue is None:
@@ -80,7 +80,7 @@ class OffsetProcessors:
         """15. As in 5.5, topic and group must exist, and any offset is taken: a consumer may know more than a queue
         that lost its end. A pull from there is told where the queue ends (21), and a negative offset counts as none.
 
-        A group is made with its first commit, as with its first pull, where 5.5 knows only the latter.
+        Unlike 5.5, the first commit creates a group, just as the first pull does.
         """
         header = request.header(UpdateConsumerOffset)
         if self._groups.get(header.consumer_group) is None:
@@ -113,15 +113,17 @@ class OffsetProcessors:
         online = None if header.offline else self._clients.consumer_group(source)
         for each in [topic] if topic else self._offsets.topics_of(source):
             if each not in self._topics or (online is not None and each not in online.subscriptions):
-                logger.warning("offsets of group %s in %s not given to %s: not a topic of its", source, each, target)
+                logger.warning(
+                    "offsets of group %s in %s not copied to %s: the source does not consume it", source, each, target
+                )
                 continue
             self._offsets.clone(source, target, each)
-            logger.info("offsets of group %s in %s given to %s by %s", source, each, target, connection.peer)
+            logger.info("offsets of group %s in %s copied to %s by %s", source, each, target, connection.peer)
         return request.reply()
 
 
 class QueueProcessors:
-    """Where queues begin and end. A queue that does not exist is as good as an empty one."""
+    """Where queues begin and end. A queue that does not exist counts as empty."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""How many offsets clients may commit. A queue id is any number, so topics and groups alone are no bound."""
+"""Limits how many offsets clients may commit. A queue id is any number, so topics and groups alone set no limit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from ..config import LiveConfig
     from .consumer_offsets import ConsumerOffsets
 
-# Seconds between two counts of a full table: what was deleted meanwhile shows then.
+# Seconds between two counts of a full table, which notice what was deleted meanwhile.
 _COUNT_AGAIN = 10.0
 
 
 class OffsetRoom:
-    """Refuses offsets of new groups and queues once there are too many. Where a group has committed it goes on.
+    """Refuses offsets of new groups and queues once there are too many. Existing offsets can still move.
 
-    Counting takes as long as there are topics and groups, so it is done seldom, and what is committed added to it.
+    Counting takes time proportional to topics and groups, so it is done rarely, and new commits are added to it.
     """
 
     def __init__(self, live: LiveConfig, offsets: ConsumerOffsets) -> None:
@@ -28,7 +28,7 @@ class OffsetRoom:
         self._counted_at: float | None = None
 
     def check(self, group: str, topic: str, queue_id: int) -> None:
-        """To be called before a client's offset is committed. ServerError if there is no room for it."""
+        """Call it before committing a client's offset. ServerError if there is no room."""
         if not self.takes(group, topic, queue_id):
             limit = self._live.config.max_consumer_offsets
             raise ServerError(f"offset not committed: there are {limit} or more already (maxConsumerOffsets)")

@@ -1,8 +1,8 @@
-"""Resets that need no consumer: the broker moves a group itself and tells its members when they pull (5.x).
+"""Server-side resets: the broker moves a group's offsets itself and tells its members when they pull (5.x).
 
-An operator's 222 stores the new offsets at once and marks the queues. As long as a queue is marked nobody commits
-another offset there; the next pull of the group in that queue is answered with 21 and the offset to go on with, and
-clears the mark. So a group can be set back that is offline (docs/spec/broker.md 9). Marks are not kept over a restart:
+An operator's 222 stores the new offsets at once and marks the queues. While a queue is marked, no client can commit
+another offset there; the group's next pull from that queue is answered with 21 and the offset to continue at, and
+clears the mark. So even an offline group can be reset (docs/spec/broker.md 9). Marks do not survive a restart:
 by then the offsets are in their file, and consumers ask for them anew.
 """
 
@@ -36,9 +36,9 @@ _OFFSET_RESET = "OFFSET_RESET"
 
 
 class ServerSideResets:
-    """Stands before the processors that must know of resets. With the setting off, all of it goes to them.
+    """Stands in front of the processors that resets concern. With the setting off, every request goes through to them.
 
-    `wake` is called with a topic whose held pulls are to be answered: their clients come again and hear the news.
+    `wake` is called with a topic whose held pulls should be answered: their clients pull again and learn of the reset.
     """
 
     def __init__(self, context: Context, tables: Tables, wake: Callable[[str], None]) -> None:
@@ -51,7 +51,7 @@ class ServerSideResets:
         self._marks: dict[tuple[str, str, int], int] = {}
 
     def before(self, table: Mapping[int, Processor]) -> dict[int, Processor]:
-        """The processors of `table` that resets concern, each behind what is said of it here."""
+        """The processors of `table` that resets concern, each wrapped in its check."""
         reset = table[RequestCode.INVOKE_BROKER_TO_RESET_OFFSET]
         commit = table[RequestCode.UPDATE_CONSUMER_OFFSET]
         pulls = {code: table[code] for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)}
@@ -91,7 +91,7 @@ class ServerSideResets:
         return request.reply(body=ResetOffsetBody(table).encode())
 
     def _targets(self, header: ResetOffset, topic: TopicConfig) -> dict[int, int]:
-        """Where each queue that is meant goes on. An offset counts only together with the queue that it is of."""
+        """The new offset of each queue concerned. The request's offset counts only if it names a queue."""
         queue_id = _NOT_GIVEN if header.queue_id is None else header.queue_id
         if queue_id < 0:
             return {each: self._offset_at(header, each) for each in range(topic.read_queue_nums)}
@@ -115,7 +115,7 @@ class ServerSideResets:
     # What a mark means to others
 
     def commit(self, otherwise: Processor, connection: Connection, request: Command) -> Answer:
-        """15: a member that has not heard yet would undo the reset."""
+        """15: a member that has not heard of the reset yet would undo it."""
         if self._marks:
             header = request.header(UpdateConsumerOffset)
             if (header.consumer_group, header.topic, header.queue_id) in self._valid_marks():
@@ -136,7 +136,7 @@ class ServerSideResets:
         return pull
 
     def _moved(self, request: Command, header: PullMessage, offset: int) -> Command:
-        """21. What the pull would have committed is of before the reset, and is not listened to."""
+        """21. The offset that the pull would commit predates the reset and is ignored."""
         queue = self._store.queues.find(header.topic, header.queue_id)
         response = request.reply(ResponseCode.PULL_OFFSET_MOVED, _OFFSET_RESET)
         response.ext = {
@@ -148,7 +148,7 @@ class ServerSideResets:
         return response
 
     def _valid_marks(self) -> dict[tuple[str, str, int], int]:
-        """The marks, which mean nothing any more once the setting is off."""
+        """The marks; none if the setting is off by now."""
         if not self._live.config.server_side_reset:
             self._marks.clear()
         return self._marks

@@ -1,1 +1,1 @@
-"""POP: messages taken from any queue, invisible to others for a while, and given back when nobody acknowledges them."""
+"""POP: consumers take messages from any queue; what they do not acknowledge in time comes back."""

@@ -1,4 +1,4 @@
-"""What all requests of POP are checked for: the broker, the topic, the queue and the group, in RocketMQ's order."""
+"""Checks shared by all POP requests: broker, topic, queue and group, in RocketMQ's order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PopAccess:
             raise NoPermission(f"the broker[{config.broker_ip1}] {refused}")
 
     def check(self, connection: Connection, group_name: str, topic: str, queue_id: int) -> None:
-        """Whether a group may read a queue, or all of them."""
+        """Refuse a group that may not read this queue, or any."""
         config = self._topic(topic)
         if not config.perm & PERM_READ:
             raise NoPermission(f"the topic[{topic}] peeking message is forbidden")
@@ -50,7 +50,7 @@ class PopAccess:
             raise NoPermission(f"subscription group no permission, {group_name}")
 
     def check_message(self, connection: Connection, topic: str, queue_id: int, offset: int, *, at_end: bool) -> None:
-        """Whether there is a message, as far as its place tells; `at_end` takes the place of the next one, too."""
+        """Refuse an offset outside the queue; `at_end` also allows that of the next message."""
         config = self._topic(topic)
         if not 0 <= queue_id < config.read_queue_nums:
             raise MessageIllegal(_illegal_queue(connection, config, queue_id))
@@ -59,7 +59,7 @@ class PopAccess:
             raise NoMessage(f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}")
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """The first offset of a queue, and the one that its next message gets."""
+        """The first offset of a queue, and the offset of its next message."""
         queue = self._store.queues.find(topic, queue_id)
         return (0, 0) if queue is None else (int(queue.min_offset), int(queue.max_offset))
 

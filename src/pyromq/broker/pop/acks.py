@@ -1,7 +1,7 @@
-"""Acks of popped messages (200051, 200151), and changes of when they come back (200053).
+"""Acks of popped messages (200051, 200151), and changes of their invisible time (200053).
 
 An ack is answered when it is stored, under SYNC_FLUSH when it is on disk. It comes in time if it is stored before the
-invisible time is over; of one that comes later nobody can say whether the message has come back already.
+invisible time is over; after that, the message may already have come back.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..context import Context
     from .context import PopContext
 
-# Of a batch, how far behind the start of its read a message may be: farther than any read goes.
+# In a batch, how far past the start of its read a message may lie: farther than any read goes.
 _FARTHEST = 16_384
 _STORED = (
     PutStatus.PUT_OK,
@@ -80,7 +80,7 @@ class AckProcessors:
         if body is None or not body.acks:
             raise NoMessage("there is nothing to acknowledge")
         broker_name = body.broker_name or self._live.config.broker_name
-        # All of them are looked at before any is taken.
+        # Check all of them before taking any.
         acks = [self._opened(ack, broker_name) for ack in body.acks]
         unordered = []
         for queue, handle, offsets in acks:
@@ -158,7 +158,7 @@ class AckProcessors:
         self._held.wake(queue.topic, queue.group, queue.queue_id)
         return request.reply(header=ChangeInvisibleTimeReply(pop_time, visible_at - pop_time, ORDER_REVIVE_QUEUE))
 
-    # Reading what clients say
+    # Parsing requests
 
     def _handle(self, text: str, group: str) -> PopHandle:
         try:
@@ -172,12 +172,12 @@ class AckProcessors:
         if revive_queue != ORDER_REVIVE_QUEUE and not 0 <= revive_queue < self._revive_queues:
             raise MessageIllegal(f"there is no revive queue {revive_queue}")
         for name in names:
-            # It becomes part of a property, where some characters have a meaning.
+            # It becomes part of a property, where some characters are special.
             if len(name) > MAX_GROUP_LENGTH or not name.isprintable():
                 raise MessageIllegal(f"neither a group nor a broker: {name[:50]!r}")
 
     def _opened(self, ack: BatchAck, broker_name: str) -> tuple[QueueOfGroup, PopHandle, list[int]]:
-        """The queue, the handle and the offsets of a part of a batch, as far as the queue has such offsets."""
+        """The queue, the handle and the offsets of one part of a batch; offsets outside the queue are dropped."""
         self._check(ack.revive_queue, ack.consumer_group, broker_name)
         try:
             topic = marked_topic(ack.topic, ack.consumer_group, ack.mark)
@@ -185,7 +185,7 @@ class AckProcessors:
         except (RemoteProtocolError, binascii.Error, ValueError) as exc:
             raise MessageIllegal(f"not an ack: {exc}") from exc
         if 8 * len(bits) > _FARTHEST:
-            raise MessageIllegal(f"an ack of messages up to {8 * len(bits)} behind the first")
+            raise MessageIllegal(f"the ack reaches {8 * len(bits)} messages past the first")
         handle = PopHandle(
             start_offset=ack.start_offset,
             pop_time=ack.pop_time,
@@ -212,7 +212,7 @@ def _acked_with(queue: QueueOfGroup, handle: PopHandle) -> AckedWith:
 
 
 class _Answer:
-    """Answers a request when all that it asked for is stored, or the first of it that is not says why."""
+    """Answers a request once everything it asked for is stored, or with the first failure."""
 
     def __init__(self, connection: Connection, request: Command, count: int, reply: Command | None = None) -> None:
         self._connection = connection

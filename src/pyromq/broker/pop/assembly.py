@@ -1,4 +1,4 @@
-"""The parts of POP, put together for the broker's assembly."""
+"""Puts the parts of POP together for the broker's assembly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LONGEST_TOPIC_49 = 127
 
 
 class PopParts:
-    """POP of one broker. `load` it after the state, and `settle` it before the state is saved for good."""
+    """POP of one broker. Call `load` after loading the kept files, and `settle` before their last save."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class PopParts:
         delivered_before: Callable[[], int],
         name_servers: Callable[[], Sequence[str]],
     ) -> None:
-        """`state` keeps its files; `delivered_before` is how far timers are."""
+        """`state` keeps its files; `delivered_before` tells how far timers have been delivered."""
         store = self._store = context.store
         self._live = context.live
         self._offsets = tables.offsets
@@ -81,12 +81,12 @@ class PopParts:
 
     @property
     def _revive_queues(self) -> int:
-        """How many there are; those of a time when more were set are looked at, too."""
+        """How many there are, counting those left from a time when more were configured."""
         numbers = (queue.queue_id + 1 for queue in self._store.queues.of_topic(self._pop.log.topic))
         return max((self._live.config.revive_queues, *numbers))
 
     def load(self) -> None:
-        """Go on where the last broker ended."""
+        """Continue where the last run ended."""
         follow_checkpoints(self._store, self._pop.log.topic, self._offsets)
         self._reviver.load(self._revive_queues)
 
@@ -100,14 +100,14 @@ class PopParts:
             held.arrived(queue)
 
     def stop(self) -> None:
-        """Answer all who wait, and store what was acknowledged in this turn."""
+        """Answer all waiting pops, and store the acks of this turn."""
         self._pops.stop()
         for held in self._waiting:
             held.stop()
         self._pop.log.flush()
 
     async def settle(self) -> None:
-        """Commit how far groups are."""
+        """Commit the offsets of all groups."""
         await self._reviver.settle()
 
     def forget_topic(self, topic: str) -> None:

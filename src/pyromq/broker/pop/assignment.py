@@ -1,4 +1,4 @@
-"""Which queues the members of a group consume, when they let the broker decide (400), and how: by pulls or pops (401).
+"""Assigns queues to members that let the broker decide (400), and keeps whether a group pulls or pops (401).
 
 Clients that do not rebalance themselves ask every 20 seconds. In POP mode each may have all queues of every broker, as
 queue -1, or, with `popShareQueueNum`, those of some members.
@@ -52,7 +52,7 @@ _MOST_QUEUES = 65_536  # of a topic on one broker, whatever a route says
 
 
 class RequestModes:
-    """How groups consume topics, where somebody said so. `dirty` is set by each change."""
+    """How groups consume topics, where an operator set it. Each change sets `dirty`."""
 
     def __init__(self) -> None:
         self._by_topic: dict[str, dict[str, SetMessageRequestModeRequestBody]] = {}
@@ -66,7 +66,7 @@ class RequestModes:
         self.dirty = True
 
     def snapshot(self) -> MessageRequestModeTable:
-        """The table as it is now. It does not change any more, so another thread may have it."""
+        """A copy of the table that does not change, for another thread."""
         table = {topic: groups.copy() for topic, groups in self._by_topic.items()}
         return MessageRequestModeTable(message_request_mode_map=table)
 
@@ -76,7 +76,7 @@ class RequestModes:
 
 
 class AssignmentProcessors:
-    """Assigns queues. `name_servers` tells where the routes of topics are known; `saved` waits for the modes' file."""
+    """Assigns queues. `name_servers` gives their addresses, to look up routes; `saved` waits for the modes' file."""
 
     def __init__(
         self,
@@ -133,14 +133,14 @@ class AssignmentProcessors:
 
     def _default_mode(self, topic: str) -> SetMessageRequestModeRequestBody:
         config = self._live.config
-        # Of a group's own retry topic, which send-back fills, everybody knows that it is pulled from.
+        # A group's own retry topic, which send-back fills, is always pulled from.
         mode = MessageRequestMode.PULL if topic.startswith(RETRY_PREFIX) else config.default_request_mode
         return SetMessageRequestModeRequestBody(mode=mode, pop_share_queue_num=config.default_pop_share)
 
     async def _assigned(
         self, body: QueryAssignmentRequestBody, mode: SetMessageRequestModeRequestBody
     ) -> list[MessageQueue] | None:
-        """What a member is to consume; None if that cannot be told."""
+        """The queues of a member; None if they cannot be determined."""
         queues = await self._queues(body.topic)
         if queues is None or body.message_model is MessageModel.BROADCASTING:
             return queues
@@ -155,7 +155,7 @@ class AssignmentProcessors:
         return share(body.strategy_name, body.client_id, queues, members)
 
     async def _queues(self, topic: str) -> list[MessageQueue] | None:
-        """All queues of a topic that can be read, on all brokers, in order."""
+        """All readable queues of a topic on all brokers, sorted."""
         now = self._clock()
         known = self._routes.get(topic)
         if known is not None and 0 <= now - known[0] < _FRESH_MS:
@@ -201,7 +201,7 @@ class AssignmentProcessors:
 def share(
     strategy: str | None, member: str, queues: list[MessageQueue], members: list[str]
 ) -> list[MessageQueue] | None:
-    """The queues of one member, the same as if it asked itself; None for a strategy that is not known here."""
+    """The queues of one member, as a client would compute them; None for an unknown strategy."""
     if strategy not in ("AVG", "AVG_BY_CIRCLE"):
         return None
     if member not in members:
@@ -217,7 +217,7 @@ def share(
 def share_for_pop(
     strategy: str | None, member: str, queues: list[MessageQueue], members: list[str], others: int
 ) -> list[MessageQueue] | None:
-    """The queues of a member in POP mode: all, or its own and those of so many members behind it."""
+    """The queues of a member in POP mode: all, or its own and those of the next members."""
     if others <= 0 or others >= len(members) - 1:
         return [
             MessageQueue(topic=queue.topic, broker_name=queue.broker_name, queue_id=ANY_QUEUE)

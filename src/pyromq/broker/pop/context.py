@@ -1,4 +1,4 @@
-"""What the processors of POP share, over and above what every processor is given."""
+"""What POP processors share beyond what every processor gets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopContext:
-    """Who may pop, what was popped, and who waits: `held` for messages, `notifications` for word of them."""
+    """Shared state of POP. `held` are waiting pops, `notifications` waiting requests that only want to be told."""
 
     access: PopAccess
     offsets: PopOffsets

@@ -1,9 +1,9 @@
-"""Pops that found nothing and wait for a message. They are tried again in the turn in which one arrives.
+"""Pops that found nothing and wait for a message. They are retried in the same turn in which one arrives.
 
     topic, and its retry topics  ──>  groups that wait  ──>  by queue (-1 is any): who waits, the longest first
 
-All members of a group want the same messages, so one that is tried in vain speaks for those behind it. A topic that
-nobody waits for costs one look-up, and waiting costs nothing but a timer.
+All members of a group want the same messages, so if one finds nothing, those behind it need not try. A topic that
+no pop waits for costs one lookup, and waiting costs only a timer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ANY_QUEUE = -1
 
-_LONGEST = 24 * 3600.0  # seconds; nobody's connection lasts
+_LONGEST = 24 * 3600.0  # seconds; no connection lasts that long
 
 
 class Wanted(NamedTuple):
@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
 
 
 class HeldPop:
-    """A request that waits. `serve` is called when something may be there and says whether it was answered; `give_up`
+    """A request that waits. `serve` is called when there may be messages and returns whether it answered; `give_up`
     answers it when it has waited long enough.
     """
 
@@ -62,10 +62,10 @@ class HeldPops:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._groups: dict[tuple[str, str], dict[int, OrderedDict[HeldPop, None]]] = {}
-        # For each topic, retry topics included, the groups that wait for it, with the topic that they ask for.
+        # For each topic, including retry topics: the groups that wait for it, with the topic they ask for.
         self._watchers: dict[str, set[tuple[str, str]]] = {}
         self._count = 0
-        # The queues whose watchers are being woken, and whether messages came meanwhile.
+        # The queues whose waiting pops are being woken, and whether messages came meanwhile.
         self._waking: dict[ConsumeQueue, bool] = {}
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class HeldPops:
         return len(self._groups.get((wanted.topic, wanted.group), {}).get(wanted.queue_id, ()))
 
     def hold(self, pop: HeldPop, seconds: float) -> None:
-        """Let it wait, for so long at most."""
+        """Let a pop wait, at most this long."""
         topic, group, queue_id = pop.wanted
         queues = self._groups.get((topic, group))
         if queues is None:
@@ -87,7 +87,7 @@ class HeldPops:
         pop.timer = self._loop.call_later(min(seconds, _LONGEST), self._expire, pop)
 
     def arrived(self, queue: ConsumeQueue) -> None:
-        """A queue got messages: answer those who wait for them."""
+        """A queue got messages: answer the pops that wait for them."""
         if queue.topic not in self._watchers:
             return
         if queue in self._waking:
@@ -106,7 +106,7 @@ class HeldPops:
             del self._waking[queue]
 
     def wake(self, topic: str, group: str, queue_id: int = ANY_QUEUE) -> None:
-        """Something may be there for a group: in a queue, or in some queue."""
+        """There may be messages for a group, in this queue or in any."""
         in_turns(self._loop, self._wake(topic, group, queue_id))
 
     def _wake(self, topic: str, group: str, queue_id: int) -> Iterator[None]:
@@ -153,11 +153,11 @@ class HeldPops:
         return (pop for queues in self._groups.values() for waiting in queues.values() for pop in waiting)
 
     def sweep(self) -> None:
-        """Forget those whose peers are gone."""
+        """Forget pops whose clients are gone."""
         self._take(pop for pop in self._all() if pop.connection.closed)
 
     def forget(self, topic: str) -> None:
-        """A topic is gone: answer those who wait for it."""
+        """A topic is gone: answer the pops that wait for it."""
         self._give_up(pop for pop in self._all() if pop.wanted.topic == topic)
 
     def stop(self) -> None:

@@ -1,10 +1,10 @@
-"""Where POP writes what must not be forgotten: checkpoints and acks, as timers on their way to the revive topic.
+"""Writes checkpoints and acks of POP to the store, as timers on their way to the revive topic.
 
     pop  ──ck──>  timer topic  ── a second before the messages are to come back ──>  revive topic  ──>  `revive_plan`
     ack  ─────>   timer topic  ── when they are ──────────────────────────────────────────^
 
-So the revive queues hold only what is to be decided now, each checkpoint in front of its acks, whatever the invisible
-times are; and both are in the store, in RocketMQ's form, before anybody is told of them. What is due already, since the
+So the revive queues hold only what is to be decided now, each checkpoint before its acks, whatever the invisible
+times are; and both are stored, in RocketMQ's format, before any client is answered. What is due already, because the
 invisible time is short or an ack is late, goes to the revive topic at once.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class AckedWith(NamedTuple):
-    """What tells the acks apart that may share a record."""
+    """The key of acks that may share a record."""
 
     key: Key
     broker_name: str
@@ -45,7 +45,7 @@ class PopLog:
     def __init__(self, context: Context) -> None:
         self._store = context.store
         self._appends = context.appends
-        # However many fall due together: an ack that is refused makes one message more.
+        # No limit on how many fall due together: refusing an ack would deliver its message once more.
         self._parking = TimerParking(context.live)
         self._live = context.live
         self._clock = context.clock
@@ -55,30 +55,30 @@ class PopLog:
         self._acks: dict[AckedWith, list[tuple[Sequence[int], Stored]]] = {}
 
     def checkpoint(self, checkpoint: Checkpoint, revive_queue: int) -> MessageRecord:
-        """The record of a checkpoint, to be `put`. BrokerError if timers do not take it."""
+        """The record of a checkpoint, for `put`. BrokerError if timers refuse it."""
         return self._record(checkpoint.encode(), checkpoint_properties(checkpoint), revive_queue)
 
     def acked(self, ack: Ack, revive_queue: int, revive_time: int) -> MessageRecord:
-        """The record of an ack, to be `put`. BrokerError if timers do not take it."""
+        """The record of an ack, for `put`. BrokerError if timers refuse it."""
         return self._record(ack.encode(), ack_properties(ack, revive_time), revive_queue)
 
     def put(self, record: MessageRecord, stored: Stored, *, wait: bool) -> None:
-        """Store a record of ours by the end of this turn; `wait` for the disk if senders do, too."""
+        """Store a record by the end of this turn; with `wait`, wait for the disk as senders do."""
         self._appends.put(self._store.queue(record.topic, record.queue_id), (record,), stored, wait=wait)
 
     def put_ack(self, name: AckedWith, offsets: Sequence[int], stored: Stored) -> None:
-        """Store an ack. Those of one checkpoint that arrive in the same turn are one record.
+        """Store an ack. Acks of one checkpoint that arrive in the same turn share one record.
 
         MessageIllegal for a time that no pop could have given.
         """
         if not -(2**63) <= name.revive_time <= self._clock() + 1000 * self._live.config.timer_max_delay:
-            raise MessageIllegal(f"nothing can be acknowledged that is invisible until {name.revive_time}")
+            raise MessageIllegal(f"cannot acknowledge a message that stays invisible until {name.revive_time}")
         if not self._acks:
             self._loop.call_soon(self.flush)
         self._acks.setdefault(name, []).append((offsets, stored))
 
     def flush(self) -> None:
-        """Hand over the acks of this turn."""
+        """Store the acks of this turn."""
         acks, self._acks = self._acks, {}
         for name, parts in acks.items():
             offsets = sorted({offset for part, _ in parts for offset in part})

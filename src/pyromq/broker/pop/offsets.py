@@ -1,9 +1,9 @@
-"""How far each group has popped, which is ahead of what it has committed.
+"""Pop offsets: how far each group has popped, ahead of what it has committed.
 
 A pop takes messages in the turn that serves it. The group's offset, which goes into a file, may follow only when the
-checkpoints of what was taken are on disk: otherwise a power failure would leave messages behind an offset that nobody
-remembers having handed out. In between the way is held here. A crash forgets it, and `caught_up` finds it again in the
-checkpoints themselves, so that what was popped is not popped by somebody else as well.
+checkpoints of what was taken are on disk: otherwise a power failure could skip messages, with no record that they
+were handed out. Until then the offset is kept here. A crash loses it, and `caught_up` recovers it from the
+checkpoints, so that popped messages are not popped a second time.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class QueueOfGroup(NamedTuple):
 @dataclass(slots=True)
 class _Ahead:
     offset: int
-    committed: int | None  # when this was true; if it changes, somebody has set the offset
+    committed: int | None  # at that time; if it differs now, the offset was reset
 
 
 class PopOffsets:
-    """The next offsets to pop, over `offsets`, which know what was committed."""
+    """The next offsets to pop, on top of the committed ones in `offsets`."""
 
     def __init__(self, offsets: ConsumerOffsets) -> None:
         self._offsets = offsets
@@ -47,7 +47,7 @@ class PopOffsets:
         return len(self._ahead)
 
     def get(self, queue: QueueOfGroup) -> int | None:
-        """The next offset to pop, or None if the group never popped there. Whoever resets an offset is obeyed."""
+        """The next offset to pop, or None if the group never popped there. A reset offset takes precedence."""
         committed = self._offsets.get(*queue)
         ahead = self._ahead.get(queue)
         if ahead is None:
@@ -58,7 +58,7 @@ class PopOffsets:
         return ahead.offset
 
     def move(self, queue: QueueOfGroup, offset: int) -> None:
-        """The group has what is before `offset`."""
+        """The group has popped everything before `offset`."""
         ahead = self._ahead.get(queue)
         if ahead is None:
             self._ahead[queue] = _Ahead(offset, self._offsets.get(*queue))
@@ -66,30 +66,30 @@ class PopOffsets:
             ahead.offset = offset
 
     def give_back(self, queue: QueueOfGroup, offset: int) -> None:
-        """What was taken from `offset` on was not handed out after all."""
+        """The messages from `offset` on were not handed out after all."""
         ahead = self._ahead.get(queue)
         if ahead is not None:
             ahead.offset = min(ahead.offset, offset)
 
     def commit(self, queue: QueueOfGroup, offset: int) -> None:
-        """Set an offset for good, also back."""
+        """Commit an offset, even a lower one."""
         self._ahead.pop(queue, None)
         self._offsets.commit(*queue, offset)
 
-    # Following
+    # Committing what is on disk
 
     def snapshot(self) -> dict[QueueOfGroup, int]:
-        """How far groups are now, to be given to `settle` when the checkpoints written until now are on disk."""
+        """The current offsets, for `settle` once the checkpoints written so far are on disk."""
         return {queue: ahead.offset for queue, ahead in self._ahead.items()}
 
     def settle(self, reached: dict[QueueOfGroup, int]) -> None:
-        """Commit what a snapshot said."""
+        """Commit the offsets of a snapshot."""
         for queue, offset in reached.items():
-            self.get(queue)  # which forgets it if somebody has set the offset meanwhile
+            self.get(queue)  # forgets it if the offset was reset meanwhile
             ahead = self._ahead.get(queue)
             if ahead is None:
                 continue
-            # Something of it may have been given back.
+            # Some of it may have been given back.
             offset = min(offset, ahead.offset)
             self._offsets.commit(*queue, offset)
             if ahead.offset == offset:
@@ -102,10 +102,10 @@ class PopOffsets:
 
 
 def caught_up(offsets: ConsumerOffsets, checkpoints: Iterable[Checkpoint], saved_at: int) -> int:
-    """After a crash: let `offsets`, which were saved at `saved_at`, follow `checkpoints`; gives how many they followed.
+    """After a crash: advance `offsets`, saved at `saved_at`, past `checkpoints`; returns how many were applied.
 
-    These come in the order of their pops, from a while before `saved_at` on. Of those before it, which may be known
-    already or may have been undone by a reset, only those count that go on where the group is; so do those of single
+    These come in the order of their pops, from a while before `saved_at` on. Earlier ones may be known
+    already or undone by a reset, so they count only if they continue where the group is; the same goes for single
     messages, which may be old ones whose time was changed.
     """
     followed = 0

@@ -1,7 +1,7 @@
-"""Pops in order: a queue gives a group nothing more until what it has is acknowledged, or its time is over.
+"""Ordered pops: a queue gives a group nothing more until its messages are acknowledged or their time is over.
 
-There is no checkpoint. The group's offset in the queue stays at the first message that is not acknowledged, and what
-was popped from there is remembered here, with how often it was popped before; `state` keeps it in
+There is no checkpoint. The group's offset in the queue stays at the first unacknowledged message, and what
+was popped from there on is remembered here, with how often it was popped before; `kept_files` keeps it in
 consumerOrderInfo.json, as RocketMQ does. Decides only; times are epoch milliseconds.
 """
 
@@ -26,7 +26,7 @@ _KEPT_MS = 24 * 3600 * 1000
 
 
 class PopOrders:
-    """What groups have of queues that they consume in order. `dirty` is set by each change."""
+    """The messages that groups hold from ordered queues. Each change sets `dirty`."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -37,10 +37,10 @@ class PopOrders:
         return len(self._by_queue)
 
     def free_at(self, queue: QueueOfGroup, committed: int | None, attempt_id: str | None, now: int) -> int:
-        """When the queue may give the group something: `now` if it may already.
+        """When the queue may give the group messages; `now` if it may already.
 
-        The same attempt gets the same messages again: its answer was lost. And where the offset of the group was set
-        to another place, what it has does not count any more.
+        The same attempt gets the same messages again: its answer was lost. And if the group's offset was reset
+        meanwhile, what it holds no longer counts.
         """
         info = self._by_queue.get(queue)
         if info is None or not info.offsets or (attempt_id is not None and info.attempt_id == attempt_id):
@@ -54,7 +54,7 @@ class PopOrders:
     def popped(
         self, queue: QueueOfGroup, offsets: Sequence[int], pop_time: int, invisible_time: int, attempt_id: str | None
     ) -> tuple[list[tuple[int, int]], int]:
-        """The group has these messages now; gives how often each was popped before, if it was, and the least of all."""
+        """The group now holds these messages; returns how often each was popped before, and the least of all."""
         before = self._by_queue.get(queue)
         counts: dict[int, int] = {}
         if before is not None:
@@ -77,7 +77,7 @@ class PopOrders:
         return list(counts.items()), least
 
     def acked(self, queue: QueueOfGroup, offset: int, pop_time: int) -> int | None:
-        """Take an ack; gives the offset to commit, or None if the message is another's by now.
+        """Take an ack; returns the offset to commit, or None if another member has the message by now.
 
         ValueError if it was never popped.
         """
@@ -92,7 +92,7 @@ class PopOrders:
         return _next_offset(info)
 
     def change(self, queue: QueueOfGroup, offset: int, pop_time: int, visible_at: int) -> None:
-        """A message shall come back at another time; of one that is another's by now nothing changes."""
+        """Change when a message comes back, unless another member has it by now."""
         info = self._by_queue.get(queue)
         if info is not None and info.pop_time == pop_time and offset in _offsets(info):
             self._by_queue[queue] = replace(info, visible_at={**(info.visible_at or {}), offset: visible_at})
@@ -105,7 +105,7 @@ class PopOrders:
         self._keep(lambda queue: queue.group != group)
 
     def clean(self, now: int) -> None:
-        """Forget what nobody has asked for in a day."""
+        """Forget entries that were not used for a day."""
         self._keep(lambda queue: now - self._by_queue[queue].last_consume_timestamp <= _KEPT_MS)
 
     def _keep(self, wanted: Callable[[QueueOfGroup], bool]) -> None:
@@ -117,9 +117,9 @@ class PopOrders:
     # The file
 
     def snapshot(self) -> ConsumerOrderInfoTable:
-        """The table as it is now. It does not change any more, so another thread may have it."""
+        """A copy of the table that does not change, for another thread."""
         self.clean(self._clock())
-        self.dirty = False  # nor does cleaning it make another write
+        self.dirty = False  # cleaning alone does not cause another write
         table: dict[str, dict[int, OrderInfo]] = {}
         for queue, info in self._by_queue.items():
             table.setdefault(f"{queue.topic}{_SEPARATOR}{queue.group}", {})[queue.queue_id] = info
@@ -131,7 +131,7 @@ class PopOrders:
         for name, queues in saved.table.items():
             topic, separator, group = name.partition(_SEPARATOR)
             if not separator:
-                logger.warning("order of %r dropped: that is no topic@group", name)
+                logger.warning("order of %r dropped: not a topic@group", name)
                 continue
             for queue_id, info in queues.items():
                 if len(info.offsets) <= 64:
@@ -151,7 +151,7 @@ def _unacked(info: OrderInfo) -> list[int]:
 
 
 def _next_offset(info: OrderInfo) -> int:
-    """Where the group's offset in the queue is as long as nobody else sets it."""
+    """The group's offset in the queue unless it is reset."""
     return min(_unacked(info), default=info.offsets[0] + (info.offsets[-1] if len(info.offsets) > 1 else 0) + 1)
 
 

@@ -30,7 +30,7 @@ _NOT_WORTH_WAITING = 0.05
 
 
 class LookProcessors:
-    """Serves those who look. `notifications` are those of them that wait, apart from the pops that do."""
+    """Serves these requests. `notifications` are those that wait, kept apart from waiting pops."""
 
     def __init__(self, context: Context, pop: PopContext, pops: PopProcessor) -> None:
         self._access = pop.access

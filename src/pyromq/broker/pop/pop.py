@@ -1,10 +1,10 @@
-"""POP (200050): a consumer takes messages from whatever queue has some, and they are invisible to others for a while.
+"""POP (200050): a consumer takes messages from any queue, and others do not see them for a while.
 
-    request  ──>  checks  ──>  `pop_reading` takes  ──>  checkpoints into the store  ──>  answer
+    request  ──>  checks  ──>  `reading` takes  ──>  checkpoints into the store  ──>  answer
                                    |  nothing there
                                    └──>  `held_pops` holds it until a message arrives
 
-Nothing is handed out before the checkpoint of it is stored, so what is not acknowledged comes back, whoever dies
+Nothing is handed out before its checkpoint is stored, so unacknowledged messages come back, even after a crash
 (docs/spec/broker.md 6.7, docs/decisions/0007-pop.md).
 """
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 MOST_MESSAGES = 32
 
 _TOO_LATE_MS = 500
-# A pop that would be answered so soon, in seconds, is answered now.
+# A pop whose wait would end within so many seconds is answered now.
 _NOT_WORTH_WAITING = 0.05
 _STORED = (
     PutStatus.PUT_OK,
@@ -87,9 +87,9 @@ class PopProcessor:
         self._longest_topic = longest_topic
         self._loop = asyncio.get_running_loop()
         self._turns = itertools.count()
-        # Timers go to topics with legal names only, and clusters may be called anything.
+        # Timers only go to topics with legal names, but a cluster may have any name.
         self._can_revive = can_be_topic(pop.log.topic)
-        # When groups are looked at again whose queues are held back, by topic and group.
+        # When to retry groups whose ordered queues hold back, by topic and group.
         self._later: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
     def table(self) -> dict[int, Processor]:
@@ -120,7 +120,7 @@ class PopProcessor:
         return None
 
     def is_full(self, held: HeldPops, wanted: Wanted) -> bool:
-        """Whether no more may wait. Those whose peers are gone do not count."""
+        """Whether no more pops may wait. Those whose clients are gone do not count."""
         config = self._live.config
         for look in range(2):
             if len(held) < config.pop_polling_total and held.count(wanted) <= config.pop_polling:
@@ -130,7 +130,7 @@ class PopProcessor:
         return True
 
     def _checked(self, connection: Connection, header: PopMessage) -> Selection:
-        """The checks of 6.7 in their order; what the pop selects messages by."""
+        """The checks of 6.7 in their order; returns what the pop selects messages by."""
         config = self._live.config
         self._access.check_broker("pop message is forbidden")
         if header.max_msg_nums > MOST_MESSAGES:
@@ -140,11 +140,11 @@ class PopProcessor:
                 f"the broker[{config.broker_ip1}] pop message is forbidden because timerWheelEnable is false"
             )
         if not self._can_revive:
-            raise ServerError(f"no message can be popped: {self._log.topic} is no name of a topic")
+            raise ServerError(f"cannot pop messages: {self._log.topic} is not a valid topic name")
         self._access.check(connection, header.consumer_group, header.topic, header.queue_id)
         if header.max_msg_nums < 1 or not 0 <= header.invisible_time <= 1000 * config.timer_max_delay:
             raise InvalidParameter(
-                f"maxMsgNums {header.max_msg_nums} or invisibleTime {header.invisible_time} cannot be popped with"
+                f"cannot pop with maxMsgNums {header.max_msg_nums} and invisibleTime {header.invisible_time}"
             )
         retry = pop_retry_topic(header.topic, header.consumer_group)
         if len(retry.encode("utf-8", "replace")) > self._longest_topic or not retry.isprintable():
@@ -161,13 +161,13 @@ class PopProcessor:
     # Trying
 
     def take(self, header: PopMessage, selection: Selection) -> Taken:
-        """What there is now for a pop. If that is nothing for a reason that passes, it is tried again then."""
+        """Take what there is now for a pop. If queues hold back for a while, schedule a retry."""
         now = self._clock()
         taken = self._reader.take(header, selection, now)
         topic, group = header.topic, header.consumer_group
         if not taken.parts:
             if taken.passed:
-                # Only so many messages are looked at in one turn. The next goes on, if this pop waits then.
+                # One turn looks at a limited number of messages. If this pop waits, the next turn continues.
                 self._loop.call_soon(self._held.wake, topic, group, header.queue_id)
             elif taken.free_at is not None:
                 self._wake_later(topic, group, (taken.free_at - now) / 1000)
@@ -188,7 +188,7 @@ class PopProcessor:
         self._later[topic, group] = self._loop.call_at(at, wake)
 
     def stop(self) -> None:
-        """Nobody is woken any more: the broker ends."""
+        """Wake no more pops: the broker stops."""
         for timer in self._later.values():
             timer.cancel()
         self._later.clear()
@@ -226,7 +226,7 @@ class PopProcessor:
                 attempt.answer(attempt.request.reply(ResponseCode.SYSTEM_ERROR, results[0].status.value))
 
         for part, record in zip(taken.parts, records, strict=True):
-            # Not for the disk: the offset of the group waits for that, see `pop_offsets`.
+            # Do not wait for the disk: the group's offset does, see `offsets`.
             self._log.put(record, functools.partial(stored, part), wait=False)
 
     def _checkpoint(self, header: PopMessage, part: Part, now: int) -> Checkpoint:
@@ -276,7 +276,7 @@ class PopProcessor:
     def _as_sent(
         self, part: Part, record: memoryview, header: PopMessage, now: int, revive_queue: int
     ) -> bytes | memoryview:
-        """A retried message as its consumers know it: of the topic that it was sent to, with its handle."""
+        """A retried message as consumers know it: with its original topic, and with its handle."""
         try:
             message = decode_record(record, check_crc=False)
             handle = PopHandle(
@@ -304,7 +304,7 @@ class PopProcessor:
         self._stats.add("GROUP_GET_NUMS", key, count)
         self._stats.add("GROUP_GET_SIZE", key, size)
         self._stats.add("BROKER_GET_NUMS", config.cluster_name, count)
-        # With the checkpoint, which had to be stored first.
+        # Includes the time to store the checkpoint.
         millis = max(self._clock() - began, 0)
         self._stats.add_latency(topic, queue_id, group, millis, detailed=config.enable_detail_stat)
 
@@ -332,7 +332,7 @@ class _Pop:
     def serve(self) -> bool:
         """Take what there is; False if that is nothing.
 
-        What goes wrong becomes the answer: senders and other pops come this way, and it is not their trouble.
+        Errors become the answer: they must not reach the senders and other pops that call this.
         """
         try:
             taken = self._processor.take(self.header, self._selection)

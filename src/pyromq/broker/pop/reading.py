@@ -1,6 +1,6 @@
-"""Taking messages for a pop: from which queues, in which order, and how far the group is then.
+"""Takes messages for a pop: from which queues, in which order, and how far the group gets.
 
-Everything here happens in one turn. Whoever takes must either hand out what he got, or give it back.
+Everything here happens in one turn. A caller must either hand out what it took, or give it back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FROM_FIRST = 0  # initMode
 
-# The offset of the group is not one of the queue, or a file is missing: the answer tells where to go on.
+# The group's offset is outside the queue, or a file is missing: the result says where to continue.
 _ELSEWHERE = (
     GetStatus.OFFSET_TOO_SMALL,
     GetStatus.OFFSET_OVERFLOW_BADLY,
@@ -54,9 +54,9 @@ class Part:
 
 @dataclass(slots=True)
 class Taken:
-    """What a pop found. `rest` is what queues still have; `passed` tells that some was looked at and not wanted.
+    """What a pop found. `rest` counts what queues still have; `passed` is set if some messages did not match.
 
-    `free_at` is when the first of the queues may give something that hold back now, since they are read in order.
+    `free_at` is when the first of the ordered queues that hold back now may give something.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Taken:
 
 
 class PopReader:
-    """Takes messages from queues, or just looks at them."""
+    """Takes messages from queues, or only peeks at them."""
 
     def __init__(self, context: Context, topics: TopicTable, offsets: PopOffsets, orders: PopOrders) -> None:
         self._store = context.store
@@ -92,7 +92,7 @@ class PopReader:
             self._offsets.give_back(part.queue, part.start)
 
     def peek(self, group: str, topic: str, queue_id: int, count: int) -> tuple[list[memoryview], int]:
-        """The messages that a pop would take, at most `count`, and how many there are altogether."""
+        """The messages that a pop would take, at most `count`, and how many there are in all."""
         found: list[memoryview] = []
         rest = 0
         for queue, _ in self._all_queues(group, topic, queue_id, in_order=False):
@@ -108,7 +108,7 @@ class PopReader:
     def has_messages(
         self, group: str, topic: str, queue_id: int, now: int, *, order: bool, attempt: str | None
     ) -> bool:
-        """Whether a pop would find something, as far as that can be told without a look at the messages."""
+        """Whether a pop would find something, judged without reading messages."""
         for queue, _ in self._all_queues(group, topic, queue_id, in_order=order):
             source = self._source(queue)
             if source is None or source.max_offset <= self._at(queue, source):
@@ -125,9 +125,9 @@ class PopReader:
     def _all_queues(
         self, group: str, topic: str, queue_id: int, *, in_order: bool
     ) -> Iterator[tuple[QueueOfGroup, bool]]:
-        """The queues to look at, with whether they are of a retry topic: those first, now and then, or else last.
+        """The queues to read, and whether each belongs to a retry topic: sometimes those come first, otherwise last.
 
-        So neither retried messages nor new ones can keep the others waiting for ever.
+        So neither retried nor new messages can starve the others.
         """
         retry_first = random.randrange(100) < self._live.config.pop_from_retry
         if retry_first and not in_order:
@@ -194,7 +194,7 @@ class PopReader:
     def _read(
         self, queue: QueueOfGroup, source: ConsumeQueue, start: int, count: int, selection: Selection
     ) -> tuple[int, GetResult]:
-        """What there is from `start` on, or from where the queue says that it goes on."""
+        """The messages from `start` on, or from where the queue says to continue."""
         found = self._store.get(source, start, count, *selection)
         if found.status in _ELSEWHERE and found.next_offset != start:
             start = int(found.next_offset)
@@ -207,7 +207,7 @@ class PopReader:
         return int(source.min_offset) if known is None else known
 
     def _first(self, source: ConsumeQueue, *, from_first: bool) -> int:
-        """Where a new group begins: at the beginning, or else at the end, unless all of the queue is recent."""
+        """Where a new group starts: at the first message, or else at the last, unless the whole queue is recent."""
         if from_first:
             return int(source.min_offset)
         if source.min_offset <= 0 and not self._store.get(source, 0, 1).suggest_slave:

@@ -1,4 +1,4 @@
-"""What the revive topic remembers of POP: checkpoints of what was popped, and acks of what was consumed.
+"""Records of the revive topic: checkpoints of popped messages, and acks of consumed ones.
 
     topic  rmq_sys_REVIVE_LOG_<cluster>, queue by turns      bodies are JSON, with short names
 
@@ -8,7 +8,7 @@
     tag ack    so, pt, t, q, c, bn of the checkpoint, ao the offset that is acknowledged
     tag bAck   the same with aol, a list, in place of ao
 
-RocketMQ 5's own records (PopCheckPoint, AckMsg, BatchAckMsg). Only values; `pop_log` writes them.
+RocketMQ 5's own records (PopCheckPoint, AckMsg, BatchAckMsg). Only values; `log` writes them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ CHECKPOINT_TAG = "ck"
 ACK_TAG = "ack"
 BATCH_ACK_TAG = "bAck"
 
-# A checkpoint is there a second before the first of its acks can be.
+# A checkpoint arrives a second before its first possible ack.
 ACK_INTERVAL_MS = 1000
 
 _MOST = 127  # messages of a checkpoint: n is a byte in Java
 
 
 class Key(NamedTuple):
-    """What names a checkpoint: no group pops the same offset of a queue twice at the same time."""
+    """Identifies a checkpoint: no group pops the same offset of a queue twice at the same time."""
 
     topic: str
     group: str
@@ -45,7 +45,7 @@ class Key(NamedTuple):
 
 
 class Checkpoint(Body, frozen=True, kw_only=True):
-    """Messages that a group has, until `revive_time`. Times are milliseconds."""
+    """Messages that a group holds until `revive_time`. Times are milliseconds."""
 
     acked: I32 = written(0, name="bm")
     broker_name: str | None = msgspec.field(default=None, name="bn")
@@ -71,7 +71,7 @@ class Checkpoint(Body, frozen=True, kw_only=True):
 
     @property
     def offsets(self) -> list[int]:
-        """The messages. Old versions wrote no distances: then they follow each other."""
+        """The offsets of the messages. Old versions wrote no distances: then the offsets are consecutive."""
         return [self.start_offset + distance for distance in self.distances or range(self.count)]
 
     @property
@@ -126,7 +126,7 @@ def checkpoint_properties(checkpoint: Checkpoint) -> dict[str, str]:
 
 def ack_properties(ack: Ack, revive_time: int) -> dict[str, str]:
     tag = ACK_TAG if ack.offsets is None else BATCH_ACK_TAG
-    # Java writes a list with blanks, and so do we.
+    # Java writes lists with blanks, and so do we.
     what = ack.offset if ack.offsets is None else list(ack.offsets)
     name = "@".join(map(str, (ack.topic, ack.queue_id, what, ack.group, ack.pop_time)))
     return {
@@ -137,7 +137,7 @@ def ack_properties(ack: Ack, revive_time: int) -> dict[str, str]:
 
 
 def read_record(record: MessageRecord) -> Checkpoint | Ack | None:
-    """What a record of the revive topic says; None for what is neither. CorruptRecord if it says nothing."""
+    """The checkpoint or ack in a record of the revive topic; None for other records, CorruptRecord if malformed."""
     tag = record.find_property(props.TAGS)
     try:
         if tag == CHECKPOINT_TAG:
@@ -145,7 +145,7 @@ def read_record(record: MessageRecord) -> Checkpoint | Ack | None:
         if tag in (ACK_TAG, BATCH_ACK_TAG):
             return Ack.decode(record.body)
     except (RemoteProtocolError, ValueError) as exc:
-        raise CorruptRecord(f"no {tag} record: {exc}", record.physical_offset) from exc
+        raise CorruptRecord(f"not a {tag} record: {exc}", record.physical_offset) from exc
     return None
 
 
@@ -158,5 +158,5 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
     if not checkpoint.topic or not checkpoint.group:
         raise ValueError("no topic or no group")
     if not f"{checkpoint.topic}{checkpoint.group}{checkpoint.broker_name}".isprintable():
-        raise ValueError("names with characters that no name has")
+        raise ValueError("names with invalid characters")
     return checkpoint

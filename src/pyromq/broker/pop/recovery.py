@@ -1,7 +1,7 @@
-"""After a crash: how far groups had popped, of which the file of offsets knows only what was true seconds before.
+"""After a crash: recovers how far groups had popped, since the offsets file lags by seconds.
 
 Every pop left a checkpoint, in the timer topic or, if it was due at once, in the revive topic. Those written since the
-offsets were saved are read, and the offsets follow them (`pop_offsets.caught_up`).
+offsets were saved are read, and the offsets advance past them (`offsets.caught_up`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Offsets that are saved may be so much older than their file: they wait for the disk before.
+# Saved offsets may be this much older than their file: they wait for the disk first.
 _OLDER_MS = 10_000
 _CHUNK = 1024
-# Records that are looked at most, the newest: a second or two.
+# Read at most this many records, the newest: a second or two.
 _MOST = 500_000
 
 
 def follow_checkpoints(store: MessageStore, revive_topic: str, offsets: ConsumerOffsets) -> None:
-    """Let `offsets`, as loaded from their file, follow the checkpoints that a killed broker wrote after it."""
+    """Advance `offsets`, as loaded from their file, past the checkpoints that a killed broker wrote later."""
     if not store.crashed:
         return
     try:
@@ -51,11 +51,11 @@ def follow_checkpoints(store: MessageStore, revive_topic: str, offsets: Consumer
         if queue is not None
         for checkpoint in _checkpoints(store, queue, revive_topic, saved_at - _OLDER_MS)
     ]
-    # A checkpoint may be in both topics, and then behind others that were written after it.
+    # A checkpoint may be in both topics, and then after others that were written later.
     found.sort(key=lambda checkpoint: (checkpoint.pop_time, checkpoint.start_offset))
     followed = caught_up(offsets, found, saved_at)
     if followed:
-        logger.info("offsets of pops follow %d checkpoints that are newer than their file", followed)
+        logger.info("advanced pop offsets past %d checkpoints newer than their file", followed)
 
 
 def _checkpoints(store: MessageStore, queue: ConsumeQueue, revive_topic: str, since: int) -> Iterator[Checkpoint]:
@@ -71,5 +71,5 @@ def _checkpoints(store: MessageStore, queue: ConsumeQueue, revive_topic: str, si
                     if isinstance(said, Checkpoint):
                         yield said
             except (OffsetOutOfRange, CorruptRecord):
-                continue  # whoever needs it will say so
+                continue  # a reader that needs it will report it
         offset += len(entries) // ENTRY.size

@@ -1,4 +1,4 @@
-"""The reviver: stores what `revive_plan` decided, and lets the offsets of POP follow what is on disk."""
+"""The reviver: stores what `revive_plan` decided, and commits pop offsets as checkpoints reach the disk."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 _AFTER_ERROR = 10.0
 _AT_ONCE = 64  # checkpoints that are revived in one go
 _SETTLE = 1.0  # seconds between two commits
-# Commits of revival are as late as this, in seconds, or as several savings of the timers' progress, if that is more:
-# what timers deliver again after a crash must then be read again, too.
+# Revival commits lag by this many seconds, or by several saves of the timers' progress, if that is more:
+# what timers deliver again after a crash must be read again, too.
 _LAG = 5.0
 _SAVINGS = 3
 
@@ -63,14 +63,14 @@ class Reviver:
         self.revived = 0
 
     def load(self, count: int) -> None:
-        """Go on where the last broker ended, with so many queues. Offsets must have been loaded."""
+        """Continue where the last run ended, with this many queues. Offsets must be loaded."""
         topic = self._log.topic
         room = max(self._live.config.pop_buffer // count, 1)
         for number in range(count):
             done = self._offsets.get(REVIVE_GROUP, topic, number)
             self._queues.append(ReviveQueue(self._store, topic, number, room, done))
 
-    # What goes on
+    # The loop
 
     async def run(self) -> None:
         """Revive until cancelled."""
@@ -78,18 +78,18 @@ class Reviver:
             try:
                 more = self.step()
             except PyroMQError as exc:
-                logger.error("popped messages cannot be revived: %s; trying again in %g s", exc, _AFTER_ERROR)
+                logger.error("cannot revive popped messages: %s; trying again in %g s", exc, _AFTER_ERROR)
                 await asyncio.sleep(_AFTER_ERROR)
             else:
                 await asyncio.sleep(0 if more else self._live.config.revive_interval / 1000)
 
     def step(self) -> bool:
-        """Do a part of what there is to do now; True if there is more."""
+        """Do part of the pending work; True if there is more."""
         if self._handover is not None:
             if not self._handover.waiting:
                 self._handover.put()
             return self._handover is None
-        # Asked first: what is delivered after this may not have been read when the queues end.
+        # Ask first: anything delivered later may not have been read yet when we reach the ends of the queues.
         delivered_before = self._delivered_before()
         more = False
         for queue in self._queues:
@@ -112,7 +112,7 @@ class Reviver:
         return True
 
     def _records(self, queue: ReviveQueue, each: OpenCheckpoint) -> list[MessageRecord]:
-        """The messages of a checkpoint that come back, and behind them the ack that says so."""
+        """The messages of a checkpoint that come back, followed by our ack of it."""
         checkpoint = each.checkpoint
         topic = normal_topic(checkpoint.topic, checkpoint.group)
         if topic not in self._topics or self._groups.get(checkpoint.group) is None:
@@ -124,7 +124,7 @@ class Reviver:
         return [*(message for message in messages if message is not None), ack]
 
     def _again(self, checkpoint: Checkpoint, offset: int) -> MessageRecord | None:
-        """A message as it is stored again: in the retry topic, or among the dead letters."""
+        """A message as it is stored again: in the retry topic or the dead-letter topic."""
         message = self._read(checkpoint, offset)
         if message is None:
             return None
@@ -185,7 +185,7 @@ class Reviver:
         self._stats.add("TOPIC_PUT_SIZE", record.topic, result.size)
         self._stats.add("BROKER_PUT_NUMS", self._live.config.cluster_name)
 
-    # Following what is on disk
+    # Committing what is on disk
 
     async def follow(self) -> None:
         """Commit offsets as their checkpoints, and what was revived, reach the disk, until cancelled."""
@@ -197,7 +197,7 @@ class Reviver:
             await self._settle(looks[0] if len(looks) == looks.maxlen else {})
 
     async def settle(self) -> None:
-        """Commit how far pops and revival are now. Nothing goes on any more, and timers have saved where they are."""
+        """Commit the offsets of pops and revival. Nothing else may run; timers must have saved their progress."""
         await self._settle(self._done())
 
     def _done(self) -> dict[int, int]:

@@ -1,13 +1,13 @@
-"""Revival: what was popped and not acknowledged in time comes back, in the retry topic of its group.
+"""Revival: popped messages that were not acknowledged in time come back, in the retry topic of their group.
 
-    revive queue   ck  ck  ack  ck  ack  ack  …            one record after the other, as `pop_log` has them arrive
+    revive queue   ck  ck  ack  ck  ack  ack  …            one record after the other, as `log` has them arrive
                     |__________|                           the first checkpoint is acknowledged: nothing to do
                         |_________ no ack _____> retry topic, or dead letters; and an ack by us, in the same write
 
 A checkpoint arrives a second before its messages are due, its acks when they are. So when the timers say that they have
 delivered everything up to a time, and the queue is read to its end, all checkpoints that were due by then are decided.
-How far that is, is the offset of a group of ours, and the acks that we write ourselves tell a broker that crashed
-between the two what it had done. All of that is as in RocketMQ, which can take over at any time, or be taken over from.
+Progress is kept as the offset of an internal group, and our own acks tell a broker that crashed
+in between what it had done. All of this is as in RocketMQ, so either broker can take over from the other at any time.
 
 After a crash timers deliver once more what they delivered in the last moments. A checkpoint that was decided then is
 known, since the queue is read again from some seconds before.
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-_CHUNK = 256  # records that are read in one go: two milliseconds
-# With more checkpoints than there is room for, acks are looked for up to so far behind the last of them: in
-# milliseconds, by the time that they were due.
+_CHUNK = 256  # records per read: two milliseconds
+# With more checkpoints than there is room for, acks are searched up to this far past the last of them: in
+# milliseconds, by due time.
 _LATE_ACKS = 2000
-# Milliseconds for which a decided checkpoint is remembered: longer than it takes timers to save how far they are.
+# Milliseconds to remember a decided checkpoint: longer than timers take to save their progress.
 _REMEMBERED = 10_000
-_AT_LEAST = 10_000  # names that there is room for
+_AT_LEAST = 10_000  # most names to keep
 
 
 @dataclass(slots=True)
 class OpenCheckpoint:
-    """A checkpoint that is not decided, the place of its record, and the messages that are not acknowledged."""
+    """An undecided checkpoint, the place of its record, and its unacknowledged messages."""
 
     checkpoint: Checkpoint
     offset: int
@@ -59,10 +59,10 @@ class OpenCheckpoint:
 
 
 class ReviveQueue:
-    """One queue of the revive topic, as far as it was read. Decides; `revive` does."""
+    """One queue of the revive topic, as far as it was read. Decides; `revive` acts."""
 
     def __init__(self, store: MessageStore, topic: str, number: int, room: int, done: int | None) -> None:
-        """`done` is the last record that nobody needs any more, None if there is none."""
+        """`done` is the last record that is no longer needed, None if there is none."""
         self._store = store
         self._topic = topic
         self.number = number
@@ -70,10 +70,10 @@ class ReviveQueue:
         self._next = 0 if done is None else done + 1
         self._open: OrderedDict[Key, OpenCheckpoint] = OrderedDict()
         self._decided: OrderedDict[Key, int] = OrderedDict()  # with when they were due
-        # The first checkpoint that there was no room for, and when the newest of those with room was due.
+        # The first checkpoint that did not fit, and when the newest that did was due.
         self._overflow: int | None = None
         self._newest_due = 0
-        # Where the queue ended at the start. Up to there it may tell that checkpoints were decided before.
+        # Where the queue ended at the start. Up to there, acks may show that checkpoints were decided before.
         self._end_at_start: int | None = None
         self._is_complete = False
 
@@ -82,7 +82,7 @@ class ReviveQueue:
 
     @property
     def done(self) -> int:
-        """The last record that nobody needs any more, as RocketMQ counts; -1 if there is none."""
+        """The last record that is no longer needed, as RocketMQ counts; -1 if there is none."""
         first = next(iter(self._open.values()), None)
         if first is not None:
             return first.offset - 1
@@ -124,11 +124,11 @@ class ReviveQueue:
         try:
             return read_record(decode_record(self._store.log.read(physical, size), check_crc=False))
         except (OffsetOutOfRange, CorruptRecord) as exc:
-            logger.error("revive queue %d: record at %d is skipped: %s", self.number, physical, exc)
+            logger.error("revive queue %d: skipping the record at %d: %s", self.number, physical, exc)
             return None
 
     def _take(self, checkpoint: Checkpoint) -> bool:
-        """Remember a checkpoint; True if there is no room for it and no need to read on for the others."""
+        """Remember a checkpoint; True if there is no room for it and the others need no further reading."""
         if self._overflow is None and len(self._open) >= self._room and checkpoint.key not in self._open:
             self._overflow = self._next
         if self._overflow is not None:
@@ -151,7 +151,7 @@ class ReviveQueue:
                 self.decided(known)
 
     def due(self, delivered_before: int) -> Iterator[OpenCheckpoint]:
-        """The checkpoints that are decided: their messages come back. Those who got them say so with `decided`."""
+        """The checkpoints whose messages come back. The caller confirms each with `decided`."""
         while self._decided and next(iter(self._decided.values())) < delivered_before - _REMEMBERED:
             self._decided.popitem(last=False)
         if self._is_complete:

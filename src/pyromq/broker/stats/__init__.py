@@ -1,1 +1,1 @@
-"""What a broker counts, and what it tells of itself."""
+"""Statistics and runtime info of a broker."""

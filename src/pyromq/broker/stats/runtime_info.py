@@ -1,7 +1,7 @@
-"""Runtime info: what a broker tells of itself, as a table of texts (docs/spec/broker.md 12.2).
+"""Runtime info: a broker's report about itself, as a table of strings (docs/spec/broker.md 12.2).
 
-Every overview of a cluster is made of it, so all keys that RocketMQ has are there. Where this broker has no such thing
-(thread pools, a lock around the log) the value is the one of a broker where it is at rest.
+Every cluster overview is built from it, so it has all of RocketMQ's keys. Where this broker has no such thing
+(thread pools, a lock around the log) the value is that of an idle broker.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from ..context import Context
     from ..timers.figures import TimerFigures
 
-# Of one kind of request ("send", "pull", "query", "endTransaction"): how many wait, and the first for how long (ms).
+# For one kind of request ("send", "pull", "query", "endTransaction"): how many wait, and how long the first (ms).
 Backlog = Callable[[str], tuple[int, int]]
 
 VERSION_NAME = "V4_9_8"
 
-_NO_POOL = 2**31 - 1  # as many buffers as anybody could want
+_NO_POOL = 2**31 - 1  # practically unlimited buffers
 _UNITS = "KMGTPE"
 
 
 class RuntimeInfo:
-    """Puts the table together. `delay_offsets` tells how far delayed messages were delivered."""
+    """Builds the table. `delay_offsets` tells how far delayed messages were delivered."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class RuntimeInfo:
         self._timers = timers
 
     def collect(self) -> dict[str, str]:
-        """The table as of now. Looks at the disks, which takes microseconds."""
+        """The current table. Looks at the disks, which takes microseconds."""
         self._statistics.collect()
         return {
             "brokerVersionDesc": VERSION_NAME,
@@ -90,7 +90,7 @@ class RuntimeInfo:
             "getFoundTps": throughput.rates(Rate.FOUND),
             "getMissTps": throughput.rates(Rate.MISSED),
             "getTotalTps": throughput.rates(Rate.FOUND, Rate.MISSED),
-            # With one r the tools of 4.9 look for it, with two those of 5.5.
+            # 4.9 tools look for it with one r, 5.5 tools with two.
             "getTransferedTps": transferred,
             "getTransferredTps": transferred,
             "putLatency99": f"{throughput.put_time(0.99):.2f}",
@@ -165,7 +165,7 @@ class RuntimeInfo:
         return table
 
 
-# What the overview of 5.5 looks for besides, where timers of any delay are off.
+# What the 5.5 overview also looks for when timers are off.
 _NO_TIMERS = {
     "timerReadBehind": "0",
     "timerOffsetBehind": "0",

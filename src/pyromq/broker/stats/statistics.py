@@ -9,9 +9,9 @@
     SNDBCK_PUT_NUMS                             topic@group
     BROKER_PUT_NUMS, BROKER_GET_NUMS            cluster
 
-A counter only grows. Its value is noted every ten seconds, ten minutes and hour; what it grew by between the oldest and
-the newest note that are kept is what a view tells (docs/spec/broker.md 13.2). How far groups are behind, which RocketMQ
-keeps as gauges that no request shows, is told by those who know the offsets (`progress.py`).
+A counter only grows. Its value is noted every ten seconds, ten minutes and hour; a view shows how much it grew between
+the oldest and the newest note kept (docs/spec/broker.md 13.2). The lag of groups, which RocketMQ
+keeps as gauges that no request shows, comes from the offsets (`offsets/progress.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
 
-# The parts of the keys that name topics or groups; neither may hold an @. Of a shorter key the last ones are there.
+# Which parts of the keys are topics or groups; neither may contain an @. A shorter key has only the last parts.
 _LAYOUTS = {
     TOPIC_PUT_NUMS: ("topic",),
     TOPIC_PUT_SIZE: ("topic",),
@@ -59,7 +59,7 @@ Note = tuple[int, int]
 
 
 class Counter:
-    """A sum, and how many calls it came from. `notes` are what it was, for each of the views; the newest comes last."""
+    """A sum, and how many calls added to it. `notes` are its past values for each view, the newest last."""
 
     __slots__ = ("calls", "notes", "value")
 
@@ -70,7 +70,7 @@ class Counter:
 
 
 class _Rounds:
-    """When the counters were noted for one of the views; all of them at the same times."""
+    """When the counters were noted for one view; all are noted at the same times."""
 
     __slots__ = ("_due", "_kept", "_period", "times")
 
@@ -95,7 +95,7 @@ class _Rounds:
         if not notes:
             notes.append((0, 0))
         value = counter.value
-        # Most counters of a large broker rest, and share their notes then.
+        # Most counters of a large broker are idle, and then share their notes.
         notes.append(notes[-1] if notes[-1][0] == value else (value, counter.calls))
         if len(notes) > self._kept:
             del notes[0]
@@ -114,14 +114,14 @@ class _Rounds:
 
 
 class Statistics:
-    """All counters of a broker. A counter exists from the first time that something is added to it.
+    """All counters of a broker. A counter exists once something was added to it.
 
     `throughput` has the sums over all topics since the start. Times are epoch milliseconds.
     """
 
     def __init__(self, now: int) -> None:
         self.throughput = Throughput(now)
-        # Called before anything is told, to add what was counted elsewhere.
+        # Called before each report, to add what was counted elsewhere.
         self.sources: list[Callable[[], None]] = []
         self._counters: dict[tuple[str, str], Counter] = {}
         self._rounds = (
@@ -140,19 +140,19 @@ class Statistics:
         counter.calls += calls
 
     def add_stored(self, cluster: str, topic: str, sizes: Sequence[int]) -> None:
-        """Messages of a topic were stored, of these sizes."""
+        """Count stored messages of a topic, of these sizes."""
         count = len(sizes)
         self.add(TOPIC_PUT_NUMS, topic, count, count)
         self.add(TOPIC_PUT_SIZE, topic, sum(sizes), count)
         self.add(BROKER_PUT_NUMS, cluster, count, count)
 
     def add_latency(self, topic: str, queue_id: int, group: str, millis: int, *, detailed: bool) -> None:
-        """How long it took to find messages for a group."""
+        """Count how long it took to find messages for a group."""
         key = f"{queue_id}@{topic}@{group}" if detailed else f"{topic}@{group}"
         self.add(GROUP_GET_LATENCY, key, millis)
 
     def sample(self, now: int) -> None:
-        """To be called every second. Ten thousand counters, every ten seconds, take 2 ms."""
+        """Call it every second. Ten thousand counters, every ten seconds, take 2 ms."""
         self.collect()
         self.throughput.sample(now)
         for which, rounds in enumerate(self._rounds):
@@ -181,11 +181,11 @@ class Statistics:
         return 0.0 if counter is None else self._rounds[_MINUTE].view(counter.notes[_MINUTE]).tps
 
     def forget_topic(self, topic: str) -> None:
-        """Drop all that belongs to a topic that is gone."""
+        """Drop all counters of a deleted topic."""
         self._forget("topic", topic)
 
     def forget_group(self, group: str) -> None:
-        """Drop all that belongs to a group that is gone."""
+        """Drop all counters of a deleted group."""
         self._forget("group", group)
 
     def _forget(self, part: str, name: str) -> None:

@@ -1,6 +1,6 @@
 """Throughput: how many messages came and went since the start, how fast, and how long storing them took.
 
-These are the figures that every overview of a cluster shows (docs/spec/broker.md 12.2).
+Every cluster overview shows these figures (docs/spec/broker.md 12.2).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from enum import Enum
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-_SAMPLES = 601  # seconds that are kept, for a rate over ten minutes
+_SAMPLES = 601  # seconds kept, for a rate over ten minutes
 _WINDOWS = (10_000, 60_000, 600_000)
 _MINUTE = 60_000
 
-# Upper bounds, in milliseconds, of the times that are counted together: fine where storing is fast.
+# Upper bounds in milliseconds of the buckets: fine where storing is fast.
 _STEPS = ((0.1, 10), (1, 19), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
 _BOUNDS = [round(bound, 1) for bound in accumulate(step for step, count in _STEPS for _ in range(count))]
 # The coarser ranges that RocketMQ prints, each with its upper bound.
@@ -38,7 +38,7 @@ _BEYOND = "[10s~]"
 
 
 class Rate(Enum):
-    """What a rate can be asked of."""
+    """What has a rate."""
 
     PUT = "puts"
     FOUND = "found"
@@ -100,7 +100,7 @@ class Throughput:
     # Counting
 
     def stored(self, count: int, size: int, duration: float) -> None:
-        """`count` messages of `size` bytes were stored by one write that took so long."""
+        """One write stored `count` messages of `size` bytes in this time."""
         self.puts += count
         self.put_bytes += size
         self._times[bisect_right(_BOUNDS, duration)] += count
@@ -108,7 +108,7 @@ class Throughput:
             self.slowest_put = duration
 
     def refused(self, count: int = 1) -> None:
-        """The store did not take these."""
+        """The store refused these messages."""
         self.put_failures += count
 
     def pulled(self, count: int, duration: float = 0.0) -> None:
@@ -143,7 +143,7 @@ class Throughput:
     def rates(self, *wanted: Rate) -> str:
         """Per second over the last ten seconds, minute and ten minutes; several kinds are added up.
 
-        As long as there is less to look back on, that is what the rates are of.
+        Until the broker has run that long, the rates cover the time it has run.
         """
         return " ".join(str(round(sum(self._rate(rate, window) for rate in wanted), 2)) for window in _WINDOWS)
 
@@ -166,7 +166,7 @@ class Throughput:
         return [now + before for now, before in zip(self._times, self._times_of_last_minute, strict=True)]
 
     def put_time(self, share: float) -> float:
-        """The time in which this share of the messages of this minute and the one before was stored."""
+        """The time within which this share of the last two minutes' messages was stored."""
         times = self._recent_times()
         wanted = share * sum(times)
         if not wanted:

@@ -1,1 +1,1 @@
-"""Messages for later: delay levels and timers, how they are parked, kept and delivered when their time has come."""
+"""Delay levels and timers: messages that are parked until they are due."""

@@ -1,14 +1,14 @@
-"""config/timercheck: how far timers were delivered, in RocketMQ's file and with more detail than it keeps there.
+"""config/timercheck: how far timers were delivered, in RocketMQ's file, with details of our own.
 
     byte 0            8          16             24              32                64            128
          | done before | log end | queue offset | queue offset  | data version ×3 | ours: below | zeros up to 4096
 
 RocketMQ reads the first 56 bytes: timers due before `done before` that stand in the queue before `queue offset` were
-delivered. It knows the others from its timer log. So while that log is not what it should be (see `timer_files`), the
-offset it gets to see is one before which nothing is pending at all: it would deliver some twice, and lose none.
+delivered. It knows the others from its timer log. So while that log is out of date (see `timer_log_files`), the
+offset we show it is one before which nothing is pending at all: it may deliver some twice, but loses none.
 
-Ours counts as long as its checksum, which covers RocketMQ's part too, says that nobody has written since. All of it
-lies in one sector, which a disk writes as a whole.
+Our part counts as long as its checksum, which covers RocketMQ's part too, shows that nobody wrote since. All of it
+fits into one sector, which a disk writes as a whole.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _THEIRS = struct.Struct(
 )
 _OURS_AT = 64
 _OURS = struct.Struct(
-    ">8s"  # that these are ours, and of which layout
-    "q"  # queue offset, exactly
+    ">8s"  # magic: our part, and its layout
+    "q"  # exact queue offset
     "q"  # first pending
-    "q"  # end of the step that is being delivered (ms)
-    "q"  # offset before which its timers have been
+    "q"  # end of the step being delivered (ms)
+    "q"  # offset before which its timers were delivered
     "q"  # place in the commit log
     "8q"  # up to four pairs of an offset and a time (ms), unused ones zero
-    "I"  # CRC-32 of theirs and of ours
+    "I"  # CRC-32 of their part and ours
 )
 _MOST_EARLIER = 4
 _MARK = b"PyroMQ 2"
@@ -51,16 +51,16 @@ _MARK = b"PyroMQ 2"
 
 @dataclass(frozen=True, slots=True)
 class TimerProgress:
-    """Which entries of the timer queue are done with; all of it as of one moment.
+    """Which entries of the timer queue are done, as of one moment.
 
-    Done is what stands before `queue_offset` and is due before `done_before`, or before `step_end` if it stands before
-    `step_offset`, too. Nothing before `first_pending` is left to do, whenever it is due. Times are epoch milliseconds.
+    Entries before `queue_offset` are done if due before `done_before`, or before `step_end` if they stand before
+    `step_offset`, too. Nothing before `first_pending` is pending, whenever it is due. Times are epoch milliseconds.
 
-    After a clock was set back, entries before an offset are done up to a later time than those that came since.
-    `earlier` has such offsets and times.
+    After the clock was set back, entries before some offset are done up to a later time than newer ones.
+    `earlier` holds such offsets and times.
 
-    What was delivered and is not done by this lies in the commit log from `log_place` on (see `delivered`). It is -1 if
-    that is not known.
+    Timers that were delivered but not noted as done lie in the commit log from `log_place` on (see `delivered`); -1 if
+    unknown.
     """
 
     done_before: int = 0
@@ -90,7 +90,7 @@ class TimerCheckpoint:
         self._counter = 0
 
     def load(self) -> TimerProgress:
-        """What the file says; of a file that RocketMQ wrote, what that means. StoreError if it cannot be read."""
+        """The progress in the file, also if RocketMQ wrote it. StoreError if it cannot be read."""
         try:
             with self.path.open("rb") as file:
                 data = file.read(_OURS_AT + _OURS.size)
@@ -111,9 +111,9 @@ class TimerCheckpoint:
         return TimerProgress(max(done_before, 0), max(queue_offset, 0), log_place=-1)
 
     def save(self, progress: TimerProgress, now: int, log_end: int | None = None) -> None:
-        """Return once it is on disk. `log_end` says that RocketMQ's timer log holds all that is pending, up to there.
+        """Return once it is on disk. `log_end` is given if RocketMQ's timer log holds everything pending, up to there.
 
-        OSError leaves what was there, or nothing that counts.
+        OSError leaves the old content, or none that counts.
         """
         self._counter = max(self._counter, 0) + 1
         visible = progress.first_pending if log_end is None else progress.queue_offset
@@ -143,7 +143,7 @@ class TimerCheckpoint:
 
 
 def _flat(earlier: tuple[tuple[int, int], ...]) -> list[int]:
-    """The pairs as numbers, as many as there is room for; of a clock that was set back more often, the last ones."""
+    """The pairs as numbers; only the last ones if there are more than fit."""
     numbers = [number for pair in earlier[-_MOST_EARLIER:] for number in pair]
     return numbers + [0] * (2 * _MOST_EARLIER - len(numbers))
 

@@ -1,4 +1,4 @@
-"""Delay levels: how a message is parked until its time has come (docs/spec/broker.md 4.1)."""
+"""Delay levels: how a delayed message is parked and restored (docs/spec/broker.md 4.1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..topics import can_be_topic
 if TYPE_CHECKING:
     from pyromq.protocol.record import MessageRecord
 
-# What waits in these belongs to somebody else, and could never leave.
+# Messages parked in these topics are not delayed ones, and would never leave.
 _NEVER = frozenset((HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC))
 
 
@@ -34,13 +34,13 @@ def parked(record: MessageRecord, properties: dict[str, str], level: int, highes
 
 
 def delay_level(properties: dict[str, str]) -> int:
-    """The level that a message asks for, 0 for none. ValueError if it is no number."""
+    """The level that a message asks for, 0 for none. ValueError if it is not a number."""
     text = properties.get(props.DELAY)
     return 0 if text is None else parse_int(32, text)
 
 
 def restored(record: MessageRecord) -> MessageRecord | None:
-    """A parked message as it goes to its real topic and queue; None if those cannot be delivered to."""
+    """A parked message with its real topic and queue; None if it cannot be delivered there."""
     topic, queue_id = record.find_property(props.REAL_TOPIC), record.find_property(props.REAL_QID)
     if not topic or not can_be_topic(topic) or topic in _NEVER or not _is_queue_id(queue_id):
         return None

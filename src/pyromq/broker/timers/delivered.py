@@ -1,8 +1,8 @@
-"""What the log shows to have been delivered since progress was noted, so that a crash repeats none of it.
+"""After a crash: finds in the log what was delivered since progress was noted, so that none of it repeats.
 
-Progress is noted about once a second, together with the end of the log at that moment. Anything delivered later lies
-behind that place. After a crash that part of the log is read once, and a message that waits in its level or timer queue
-is known by its copy there: the same body, birth, topic, queue and properties.
+Progress is noted about once a second, with the end of the log at that moment. Anything delivered later lies
+after that place. After a crash that part of the log is read once, and a message that waits in its level or timer queue
+is recognised by its copy there: the same body, birth, topic, queue and properties.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# So many bytes of the log may be written until the place is noted anew, also when nothing is delivered.
+# After this many bytes of log the place is noted again, even if nothing was delivered.
 NOTED_EVERY = 16 * 1024**2
-# A log that went on for longer is not read: a start should not take long. 100 MB of 1 KB messages take half a second.
+# A longer stretch is not read, to keep a start short. 100 MB of 1 KB messages take half a second.
 _FARTHEST = 512 * 1024**2
 _WAITING = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC))
 _REAL_TOPIC = f"{props.REAL_TOPIC}\x01".encode()
-# A copy may have these in addition.
+# Properties that a copy may have in addition.
 _ADDED = (props.TIMER_ENQUEUE_MS, props.TIMER_DEQUEUE_MS, props.CRC32)
 
 
 class Delivered:
-    """Copies found in the log from `start` on. Each stands for one message that need not be delivered again."""
+    """Copies found in the log from `start` on. Each saves one message from being delivered again."""
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -51,7 +51,7 @@ class Delivered:
         self.until = max(self.until, copy.store_timestamp)
 
     def take(self, message: MessageRecord, since: int = 0) -> bool:
-        """Whether a copy of `message` was delivered behind `since`. It counts once."""
+        """Whether a copy of `message` was delivered after `since`. Each copy counts once."""
         identity = _identity(message)
         for place in self._places.get(identity, ()):
             if place >= since:
@@ -68,7 +68,9 @@ def delivered_since(store: MessageStore, noted: int) -> Delivered:
     start = max(noted, int(log.start))
     found = Delivered(start)
     if log.end - start > _FARTHEST:
-        logger.warning("%d bytes of the log are not searched for delivered messages", log.end - start)
+        logger.warning(
+            "not searching %d bytes of the log for delivered messages; some may be delivered again", log.end - start
+        )
         return found
     try:
         for segment in log.segments:
@@ -79,8 +81,8 @@ def delivered_since(store: MessageStore, noted: int) -> Delivered:
                 if _REAL_TOPIC in each.properties and each.topic not in _WAITING:
                     found.add(decode_record(log.read(each.physical_offset, each.size)))
     except CorruptRecord as exc:
-        # Somebody else has written the log meanwhile, or the file that says where to begin is not of this store.
-        logger.warning("the log is not searched for delivered messages any further: %s", exc)
+        # The log was rewritten meanwhile, or the file with the place belongs to another store.
+        logger.warning("stopped searching the log for delivered messages: %s; some may be delivered again", exc)
     return found
 
 

@@ -1,17 +1,17 @@
-"""Delivery of timer messages: what waits in the timer topic goes to its real topic when its time has come.
+"""Timer delivery: moves messages from the timer topic to their real topic when they are due.
 
-The queue of the timer topic is all there is to remember: its entries tell when each message is due (store/tags.py), and
-`TimerProgress` which of them are done with. From these two everything here can be made anew.
+The queue of the timer topic is the only record: its entries tell when each message is due (store/tags.py), and
+`TimerProgress` tells which are done. Everything here can be rebuilt from these two.
 
     send  ──>  timer queue  ──follow──>  TimerWheel  ──pop──>  Appends, real topic
                   ^                                                 |
                   └────────────── roll, before the log ends ────────┘
 
-A message that waits for so long that its file of the log might go is stored anew at the end of the queue ("rolled").
-They grow old in the order of the queue, so what there is to know of it is a mark that moves along: before it nothing is
+A message that waits so long that its log file might expire is stored again at the end of the queue ("rolled").
+Entries age in the order of the queue, so one mark that moves along is enough: before it nothing is
 pending.
 
-A recall is an entry that is due together with the message it names; when their step comes both vanish.
+A recall is an entry due together with the message it names; when their step comes, both vanish.
 docs/decisions/0005-timers-live-in-their-queue.md has the reasons.
 """
 
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _AFTER_ERROR = 10.0
-# Messages that are delivered in one go: when a million fall due together, sends go on in between.
+# Messages delivered at a time: when a million fall due together, sends continue in between.
 _AT_ONCE = 64
-_CHUNK = 512  # entries of the queue that are read in one go: a millisecond
-_NOTES = 256  # recalls that are read in one go
-_LOOK_AT_OLD = 1000  # ms between two looks for messages that have to be rolled
+_CHUNK = 512  # queue entries per read: a millisecond
+_NOTES = 256  # recalls per read
+_LOOK_AT_OLD = 1000  # ms between two searches for messages to roll
 _NO_LIMIT = 2**31 - 1
-# Of the time that log files are kept, this much may pass until a message is rolled; the rest is for the rolling itself.
+# A message is rolled after this share of the time that log files are kept; the rest is for the rolling itself.
 _OLD = 2 / 3
 _KIND_BITS = 2
 
@@ -70,7 +70,7 @@ _KIND_BITS = 2
 class TimerService:
     """Delivers what is due. `clock` gives epoch milliseconds.
 
-    An entry of the wheel is a queue offset with its kind in the lowest bits. `load` comes before `step`.
+    A wheel entry is a queue offset with its kind in the lowest bits. Call `load` before `step`.
     """
 
     def __init__(self, context: Context) -> None:
@@ -82,36 +82,36 @@ class TimerService:
         self._precision = context.live.config.timer_step
         self.queue = context.store.queue(TIMER_TOPIC, 0)
         self._wheel = TimerWheel()
-        # Kept only if there is a limit to compare them with.
+        # Kept only if there is a limit.
         self._by_slot: Counter[int] | None = Counter() if context.live.config.timer_congest < _NO_LIMIT else None
         self._known = TimerProgress()
-        self._fired = -1  # all slots up to this one are done with
+        self._fired = -1  # all slots up to this one are done
         self._followed = 0  # the next entry of the queue to read
         self._first_pending = 0
         self._late: list[int] = []  # entries that were due when they were read, in the order of the queue
-        # Of a clock that was set back: entries before an offset are done with up to a later slot, and which.
+        # After the clock was set back: offsets before which entries are done up to a later slot, and that slot.
         self._earlier: list[tuple[int, int]] = []
         self._slot: _Slot | None = None
         self._handover: Handover | None = None
-        self._handover_from = 0  # the end of the log when it began
-        # Timers that a crash kept from being noted as delivered.
+        self._handover_from = 0  # the end of the log when the step began
+        # Timers that were delivered, but not noted as such before a crash.
         self._delivered = Delivered(0)
         self._looked_at_old = 0
-        self._caught_up = False  # all that was there at the start is read
+        self._caught_up = False  # everything that was there at the start has been read
         self.enqueued = 0
         self.delivered = 0
-        # Set by everything that a start would do again.
+        # Set by everything that a start would have to repeat.
         self.dirty = False
 
-    # Where it stands
+    # Progress
 
     def load(self, progress: TimerProgress) -> None:
-        """Go on from there, as far as the queue still goes: a power failure may have taken its end."""
+        """Continue from `progress`, as far as the queue still reaches: a power failure may have taken its end."""
         end = int(self.queue.max_offset)
         first = min(max(progress.first_pending, int(self.queue.min_offset)), end)
         self._known = dataclasses.replace(progress, queue_offset=min(progress.queue_offset, end), first_pending=first)
         self._fired = progress.done_before // self._precision - 1
-        # A step that was begun is done with for some, too.
+        # A step that was begun is done for some entries.
         known = (*progress.earlier, (progress.step_offset, progress.step_end))
         self._earlier = [
             (min(offset, end), until // self._precision - 1) for offset, until in known if until > progress.done_before
@@ -121,7 +121,7 @@ class TimerService:
             self._delivered = delivered_since(self._store, progress.log_place)
 
     def progress(self) -> TimerProgress:
-        """What a start would have to know if this were the end."""
+        """What a restart would have to know now."""
         queue_offset = self._followed
         if self._late:
             queue_offset = self._late[0] >> _KIND_BITS
@@ -129,7 +129,7 @@ class TimerService:
         earlier = tuple((offset, (number + 1) * step) for offset, number in self._earlier)
         slot = self._slot
         if self._followed < self._known.queue_offset:
-            # Not even all of what was known is read; done are those and no others.
+            # Not even everything known before has been read, so nothing more is done.
             return dataclasses.replace(self._known, log_place=self._log_place)
         if slot is None or slot.number <= self._fired:
             return TimerProgress(
@@ -151,39 +151,39 @@ class TimerService:
 
     @property
     def _log_place(self) -> int:
-        """Where in the log to look for what was delivered and is not done by `progress`."""
+        """Where in the log to look for what was delivered but is not done in `progress`."""
         if self._delivered:
             return self._delivered.start
         return int(self._store.log.end) if self._handover is None else self._handover_from
 
     def congestion(self, out: int) -> int:
-        """How many timers fall due in a step, if there is a limit."""
+        """How many timers fall due in a step, counted if there is a limit."""
         return 0 if self._by_slot is None else self._by_slot[out // self._precision]
 
     @property
     def pending(self) -> int:
-        """Timers that wait, with recalls and with what was rolled since."""
+        """Waiting timers, including recalls and rolled copies."""
         return len(self._wheel) + len(self._late) + (0 if self._slot is None else self._slot.left)
 
     @property
     def behind(self) -> tuple[int, int]:
-        """Milliseconds that delivery is late by, and entries of the queue that have not been looked at."""
+        """How late delivery is in milliseconds, and how many queue entries have not been read."""
         late = self._clock() - (self._fired + 1) * self._precision if self._fired >= 0 else 0
         return max(late, 0), int(self.queue.max_offset) - self._followed
 
     @property
     def delivered_before(self) -> int:
-        """All timers that ever were parked and asked for a time up to this one (epoch ms) are delivered; -1 if that is
-        not known yet, after a start. Those that are parked from now on ask for a later one.
+        """All timers parked so far that are due up to this time (epoch ms) are delivered; -1 if that is
+        not known yet after a start. Timers parked from now on are due later.
         """
         if not self._caught_up or self._late or self._fired < 0:
             return -1
         return (self._fired + 1) * self._precision
 
     def waiting(self) -> Int64s:
-        """All that is pending in the order of the queue, in three columns.
+        """Everything pending in the order of the queue, in three columns.
 
-        They are the offset in the queue, the kind, and the start of the step in which it falls due.
+        These are the queue offset, the kind, and the start of the step in which the entry falls due.
         """
         import numpy as np
 
@@ -197,12 +197,12 @@ class TimerService:
         return ordered
 
     def _under_way(self) -> Iterator[tuple[int, Sequence[int]]]:
-        """What has left the wheel and is not delivered: slots, and their entries."""
+        """What has left the wheel but is not delivered yet: slots and their entries."""
         yield self._fired + 1, self._late
         if self._slot is not None:
             yield self._slot.number, self._slot.entries[self._slot.position :]
 
-    # What goes on
+    # The loop
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -211,13 +211,13 @@ class TimerService:
             try:
                 more = self.step()
             except StoreError as exc:
-                logger.error("timers cannot be read: %s; trying again in %g s", exc, _AFTER_ERROR)
+                logger.error("cannot read timers: %s; trying again in %g s", exc, _AFTER_ERROR)
                 await asyncio.sleep(_AFTER_ERROR)
             else:
                 await asyncio.sleep(0 if more else pause)
 
     def step(self) -> bool:
-        """Do a part of what there is to do now; True if there is more."""
+        """Do part of the pending work; True if there is more."""
         if self._handover is not None:
             if not self._handover.waiting:
                 self._handover.put()
@@ -226,9 +226,9 @@ class TimerService:
         limit = now // self._precision - 1
         if limit < self._fired and self._slot is None and not self._late:
             self._set_back(limit)
-        # What was begun before the clock was set back ends as it began: what is new in the queue is for later.
+        # A step begun before the clock was set back ends as it began: new entries in the queue are for later.
         if limit >= (self._fired if self._slot is None else self._slot.number):
-            # All that is there is read before anything is delivered: it may be a recall.
+            # Read the whole queue before delivering anything: there may be a recall.
             if self._follow():
                 return True
             self._caught_up = True
@@ -242,7 +242,7 @@ class TimerService:
         return True
 
     def _follow(self) -> bool:
-        """Read what is new in the queue, some of it if it is much; True if there is more."""
+        """Read new entries of the queue, a limited number; True if there are more."""
         queue = self.queue
         if self._followed < queue.min_offset:
             self._followed = int(queue.min_offset)
@@ -274,21 +274,21 @@ class TimerService:
             self._by_slot[slot] += 1
 
     def _set_back(self, limit: int) -> None:
-        """The clock was set back: what comes from here on is not done with only because what came before is."""
+        """The clock was set back: entries from here on are not done just because earlier ones are."""
         logger.warning("the clock was set back by %g s or more", (self._fired - limit - 1) * self._precision / 1000)
         mark = (max(self._followed, self._known.queue_offset), self._fired)
-        # What another mark says of fewer entries, and up to an earlier slot, this one says too.
+        # This mark covers marks with fewer entries and an earlier slot.
         self._earlier = [*(other for other in self._earlier if other[1] > self._fired), mark]
         self._fired = limit
         self.dirty = True
 
     def _next_slot(self, limit: int) -> bool:
-        """Begin with the next slot that is due; False if none is."""
+        """Start the next due slot; False if none is due."""
         popped = self._wheel.pop(limit)
         if popped is None:
             self._moved_on(limit)
             if self._delivered and (self._fired + 1) * self._precision > self._delivered.until:
-                self._delivered = Delivered(0)  # all that they could stand for is done with
+                self._delivered = Delivered(0)  # everything they could stand for is done
             return False
         if self._by_slot is not None:
             del self._by_slot[popped[0]]
@@ -314,13 +314,13 @@ class TimerService:
     def _deliver(self, offsets: Sequence[int], slot: _Slot | None, finished: Callable[[], None]) -> None:
         records = []
         for offset in offsets:
-            # What was rolled has another entry now.
+            # A rolled message has another entry now.
             record = self._read(offset) if offset >= self._first_pending else None
             if record is None or (slot is not None and slot.vanishes(record)):
                 continue
             message = restored(record)
             if message is None:
-                logger.error("timer at %s is skipped: it has no topic to go to", record.physical_offset)
+                logger.error("skipping the timer at %s: it has no target topic", record.physical_offset)
             elif not self._delivered or not self._delivered.take(message):
                 records.append(self._with_times(message))
         self._hand_over(records, self._count, finished)
@@ -353,7 +353,7 @@ class TimerService:
             self._slot = None
 
     def _moved_on(self, slot: int) -> None:
-        """All slots up to this one are done with."""
+        """All slots up to this one are done."""
         self._fired = max(self._fired, slot)
         if self._earlier:
             self._earlier = [mark for mark in self._earlier if mark[1] > self._fired]
@@ -374,7 +374,7 @@ class TimerService:
     # Reading
 
     def _read(self, offset: int) -> MessageRecord | None:
-        """The message at an offset of the queue; None if it is gone."""
+        """The message at a queue offset; None if it is gone."""
         entry = self.queue.entry(offset)
         return None if entry is None else self._record_at(entry[0], entry[1])
 
@@ -386,23 +386,23 @@ class TimerService:
             return None
 
     def _due_of_record(self, physical: int, size: int) -> tuple[int, int] | None:
-        """As `split_timer_code`, by the message itself: RocketMQ's entries do not tell."""
+        """As `split_timer_code`, from the message itself: RocketMQ's entries do not contain it."""
         record = self._record_at(physical, size)
         code = None if record is None else timer_code(record.properties)
         if record is not None and code is None:
-            logger.error("timer at %s is skipped: it does not say when it is due", physical)
+            logger.error("skipping the timer at %s: it has no due time", physical)
         return None if code is None else split_timer_code(code)
 
     # Rolling
 
     @property
     def _window(self) -> float:
-        """Milliseconds after which a message that is still pending is rolled."""
+        """Milliseconds after which a pending message is rolled."""
         kept = max(self._store.config.reserved_hours, 1) * 3_600_000 * _OLD
         return min(self._live.config.timer_roll_window * self._precision, kept)
 
     def _roll(self, now: int) -> bool:
-        """Move `first_pending` on, past what is done with and past what is so old that it is stored anew."""
+        """Move `first_pending` past entries that are done or old enough to be stored again."""
         if 0 <= now - self._looked_at_old < _LOOK_AT_OLD:
             return False
         queue = self.queue
@@ -424,7 +424,7 @@ class TimerService:
             self._looked_at_old = now
             return False
         if records:
-            logger.info("storing %d timers anew that wait since %d", len(records), records[0].store_timestamp)
+            logger.info("storing %d timers again that have waited since %d", len(records), records[0].store_timestamp)
 
         def moved() -> None:
             self._first_pending = offset
@@ -441,7 +441,7 @@ class TimerService:
 
 
 class _Slot:
-    """What falls due together. `notes` are to be read, and given to `note`, before anything is delivered."""
+    """What falls due together. Pass all `notes` to `note` before delivering anything."""
 
     __slots__ = ("_keys", "entries", "notes", "number", "position")
 
@@ -461,13 +461,13 @@ class _Slot:
         return self.entries[self.position] >> _KIND_BITS
 
     def note(self, record: MessageRecord) -> None:
-        """Remember what a recall takes back, and what a message that was rolled takes the place of."""
+        """Remember what a recall cancels, and what a rolled message replaces."""
         recalled = record.find_property(props.TIMER_DEL_UNIQKEY)
         if recalled is not None:
             topic = record.find_property(props.REAL_TOPIC) or ""
             self._keys.add((recalled_key(topic, recalled), ""))
         elif (key := _key(record)) is not None:
-            # A crash between the rolling and its being known, or RocketMQ, leaves the earlier copy pending.
+            # A crash right after rolling, or RocketMQ, leaves the earlier copy pending.
             self._keys.add((key, _times_rolled(record, -1)))
 
     def vanishes(self, record: MessageRecord) -> bool:
@@ -490,7 +490,7 @@ def _rolled(record: MessageRecord) -> MessageRecord:
 
 
 def _with_properties(record: MessageRecord, more: str) -> MessageRecord:
-    """`record` with more properties; of equal names the last counts. As it is if they would be too long."""
+    """`record` with more properties; of equal names the last counts. Unchanged if they would be too long."""
     text = record.properties.removesuffix(b"\x02")
     text = text + b"\x02" + more.encode() if text else more.encode()
     return record if len(text) > props.MAX_LENGTH else replace(record, properties=text)

@@ -1,4 +1,4 @@
-"""What a broker tells of its timers in an overview (docs/spec/broker.md 12.2)."""
+"""Timer figures for runtime info (docs/spec/broker.md 12.2)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SECONDS = 10
 
 
 class TimerFigures:
-    """How many wait, how late they are, and how many came and went per second of the last ten.
+    """How many timers wait, how late they are, and how many came and went per second over ten seconds.
 
-    `sample` is to be called about every second. `clock` gives epoch milliseconds.
+    Call `sample` about every second. `clock` gives epoch milliseconds.
     """
 
     def __init__(self, timers: TimerService, clock: Callable[[], int]) -> None:

@@ -1,10 +1,10 @@
-"""Timer messages: when a message asks to be delivered, and how it is parked until then (docs/spec/broker.md 4.2).
+"""Parking of timer messages: when they are due, and how they are stored until then (docs/spec/broker.md 4.2).
 
-    TIMER_DELAY_SEC | TIMER_DELAY_MS | TIMER_DELIVER_MS     what a producer says, the first that is there
+    TIMER_DELAY_SEC | TIMER_DELAY_MS | TIMER_DELIVER_MS     set by the producer; the first one present counts
     TIMER_OUT_MS                                            the step of the precision in which it falls due, by us
     REAL_TOPIC, REAL_QID                                    where it goes then
 
-It is delivered when the step that begins at TIMER_OUT_MS is over: never early, and late by less than a step and a look.
+It is delivered when the step that begins at TIMER_OUT_MS is over: never early, and late by less than a step and a poll.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _CONGESTED = (
 
 
 def is_timer(properties: Mapping[str, str]) -> bool:
-    """Whether a message asks for a delivery time of its own. One that had its turn already does not ask again."""
+    """Whether a message asks for a delivery time. One that was delivered already does not count."""
     return props.TIMER_OUT_MS not in properties and any(name in properties for name in ASKED)
 
 
 def asked_time(properties: Mapping[str, str], now: int) -> int:
-    """When a timer message wants to be delivered (epoch ms). ValueError if that is no number."""
+    """The delivery time that a timer message asks for (epoch ms). ValueError if it is not a number."""
     seconds, millis, instant = (properties.get(name) for name in ASKED)
     if seconds is not None:
         return now + 1000 * parse_int(64, seconds)
@@ -61,16 +61,16 @@ def step_of(deliver: int, precision: int) -> int:
 
 
 class TimerParking:
-    """Decides about timer messages. `congestion` tells how many fall due in a step already."""
+    """Decides about timer messages. `congestion` tells how many already fall due in a step."""
 
     def __init__(self, live: LiveConfig, congestion: Callable[[int], int] = lambda out: 0) -> None:
         self._live = live
         self._congestion = congestion
 
     def parked(self, record: MessageRecord, properties: Mapping[str, str], now: int) -> MessageRecord:
-        """`record`, whose properties are `properties`, as it is stored: parked, or as it is if it is no timer or due.
+        """`record`, whose properties are `properties`, as stored: parked, or unchanged if it is no timer or is due.
 
-        BrokerError for a time that is none or too far away, and when too many fall due together.
+        BrokerError for a time that is malformed or too far away, and if too many fall due together.
         """
         if not is_timer(properties):
             return record
@@ -107,7 +107,7 @@ class TimerParking:
 
 
 def recall_handle(parked: MessageRecord, broker_name: str) -> str | None:
-    """The handle of a parked message; None if it is no timer, or has no key by which it could be found again."""
+    """The handle of a parked message; None if it is not a timer or has no unique key."""
     if parked.topic != TIMER_TOPIC:
         return None
     topic = parked.find_property(props.REAL_TOPIC)
@@ -115,15 +115,15 @@ def recall_handle(parked: MessageRecord, broker_name: str) -> str | None:
     out = parked.find_property(props.TIMER_OUT_MS)
     if not topic or not message_id or not out or topic.startswith(RETRY_PREFIX):
         return None
-    # RocketMQ adds the one so that rounding the time of the handle, as that of any timer, leads back to `out`.
+    # RocketMQ adds 1 so that rounding the handle's time, as for any timer, leads back to `out`.
     return RecallHandle(topic, broker_name, int(out) + 1, message_id).encode()
 
 
 def recall_key(topic: str, message_id: str) -> str:
-    """What a recall carries in 5.3 to say which message it means; 5.5 leaves the topic out, if it is not told to."""
+    """How a recall names its message in 5.3; 5.5 leaves out the topic unless configured otherwise."""
     return f"{topic}+{message_id}"
 
 
 def recalled_key(topic: str, said: str) -> str:
-    """The key of what a recall means, whichever of the two it carries; `topic` is where it would go itself."""
+    """The key of the recalled message, from either form; `topic` is the recall's own real topic."""
     return said if said.startswith(f"{topic}+") else recall_key(topic, said)

@@ -1,7 +1,7 @@
 """Recall (370): a producer takes back a timer message that is not due yet (docs/spec/broker.md 4.2).
 
-A recall is itself a message in the timer topic, due together with the one it names. So it survives what that survives,
-and needs to find nothing: when their step comes, both vanish.
+A recall is itself a message in the timer topic, due together with the one it names. So it survives whatever that one
+survives, and need not search for it: when their step comes, both vanish.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class RecallProcessor:
         return None
 
     def _checked(self, header: RecallMessage) -> RecallHandle:
-        """The handle, if it may be recalled; the checks are in RocketMQ's order."""
+        """The handle, if recalling is allowed; the checks follow RocketMQ's order."""
         config = self._live.config
         now = self._clock()
         if not config.recall:

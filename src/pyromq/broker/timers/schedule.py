@@ -1,7 +1,7 @@
-"""Delivery of delayed messages: each level is a queue of the schedule topic, in the order in which they fall due.
+"""Delivery by delay level: each level is a queue of the schedule topic, ordered by due time.
 
-An entry of such a queue carries the time of delivery in place of a tag, so the next entry of a level tells whether
-there is something to do. What is due goes back to its real topic through `Appends`, like any other message.
+An entry of such a queue carries the delivery time instead of a tag, so the next entry of a level tells whether
+there is work to do. Due messages go to their real topic through `Appends`, like any other message.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FIRST = 1.0  # seconds after the start
-_PAUSE = 0.1  # between two looks, when nothing is due sooner
+_PAUSE = 0.1  # between two checks, if nothing is due sooner
 _AFTER_ERROR = 10.0
 _ANY = 1 << 62  # ms; no delay is longer
-# What the store says of a message that is too long: maxMessageSize was lowered since it was sent.
+# The store's status for a message that is too long: maxMessageSize was lowered since it was sent.
 _TOO_LONG = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
-CONSUMER = "SCHEDULE_CONSUMER"  # the group that deliveries are counted under
-# Messages of one level that are delivered in one go: when thousands fall due together, sends go on in between.
+CONSUMER = "SCHEDULE_CONSUMER"  # the group under which deliveries are counted
+# Messages of one level delivered at a time: when thousands fall due together, sends continue in between.
 _AT_ONCE = 64
 
 
 class ScheduleService:
     """Delivers what is due. `clock` gives epoch milliseconds; `offsets` are the next entries to look at, by level.
 
-    `kept` is what the file of offsets follows.
+    `kept` is the table behind the offsets file.
     """
 
     def __init__(self, context: Context, delays: Sequence[int]) -> None:
@@ -64,27 +64,27 @@ class ScheduleService:
 
     @property
     def levels(self) -> int:
-        """How many delays there are to choose from."""
+        """The number of configured delay levels."""
         return len(self._delays)
 
     def snapshot(self) -> DelayOffsetTable:
-        """How far each level is."""
+        """The next offset of each level."""
         return DelayOffsetTable(offset_table=dict(self.offsets))
 
     def load(self, saved: DelayOffsetTable) -> None:
-        """Go on from there, or behind it as far as the log shows that messages were delivered since."""
+        """Continue from these offsets, or further if the log shows that messages were delivered since."""
         self.offsets = {level: offset for level, offset in saved.offset_table.items() if level > 0}
         self.dirty = self._pass_delivered(saved.log_table or {})
         self.kept.restart(self.offsets, self._all_levels)
 
     def _pass_delivered(self, noted: dict[int, int]) -> bool:
-        """Move on past what is in the log already; whether it was looked for. Levels deliver in their queue's order."""
+        """Move past what the log shows as delivered; returns whether it was searched. Levels deliver in queue order."""
         queues, starts = {}, {}
-        # Where nothing was ever noted all of the log counts.
+        # If no place was ever noted, search the whole log.
         first = min(noted.values(), default=0)
         for level in self._all_levels:
             queue = self._store.queues.find(SCHEDULE_TOPIC, level - 1)
-            # A table of RocketMQ's does not tell.
+            # RocketMQ's table does not have it.
             start = noted.get(level, None if self.offsets.get(level) else first)
             if queue is not None and start is not None and self._next(level, queue) < queue.max_offset:
                 queues[level], starts[level] = queue, start
@@ -113,13 +113,13 @@ class ScheduleService:
             try:
                 more = self.step()
             except StoreError as exc:
-                logger.error("delayed messages cannot be read: %s; trying again in %g s", exc, _AFTER_ERROR)
+                logger.error("cannot read delayed messages: %s; trying again in %g s", exc, _AFTER_ERROR)
                 await asyncio.sleep(_AFTER_ERROR)
             else:
                 await asyncio.sleep(0 if more else _PAUSE)
 
     def step(self) -> bool:
-        """Deliver what is due, a part of it if it is much; True if there is more."""
+        """Deliver due messages, a limited number; True if there are more."""
         now = self._clock()
         more = False
         for level, delay in self._all_levels.items():
@@ -129,7 +129,7 @@ class ScheduleService:
 
     @functools.cached_property
     def _all_levels(self) -> dict[int, int]:
-        """Delays by level; also of levels that are not configured any more, where messages may wait for their time."""
+        """Delays by level, including levels no longer configured where messages may still wait."""
         parked = self._store.queues.of_topic(SCHEDULE_TOPIC)
         return {queue.queue_id + 1: _ANY for queue in parked} | dict(enumerate(self._delays, 1))
 
@@ -140,7 +140,7 @@ class ScheduleService:
         offset = self._next(level, queue)
         batch = _Batch(self, level, offset)
         for physical, size, due in ENTRY.iter_unpack(queue.entries(offset, _AT_ONCE)):
-            # A time further away than the level allows was made by a clock that has been set back since.
+            # A due time further away than the level's delay comes from a clock that was set back since.
             if size != PRE_BLANK_SIZE and now < due <= now + delay:
                 break
             batch.add(None if size == PRE_BLANK_SIZE else self._restored(physical, size))
@@ -156,7 +156,7 @@ class ScheduleService:
         return len(batch.records) == _AT_ONCE
 
     def store_again(self, record: MessageRecord) -> PutResult:
-        """Store a message that was acknowledged when longer ones were allowed."""
+        """Store a message that was acknowledged when longer messages were allowed."""
         return self._appends.put_again(self._store.queue(record.topic, record.queue_id), record)
 
     def is_under_way(self, level: int) -> bool:
@@ -166,13 +166,13 @@ class ScheduleService:
         self._under_way.discard(level)
 
     def moved_on(self, level: int, offset: int) -> None:
-        """Everything of `level` before `offset` was delivered."""
+        """All messages of `level` before `offset` were delivered."""
         self.offsets[level] = offset
         self.kept.moved_on(level, offset)
         self.dirty = True
 
     def count(self, level: int, delivered: dict[str, list[int]]) -> None:
-        """Messages of `level` were delivered, to these topics and of these sizes."""
+        """Count messages delivered from `level`, by topic and size."""
         stats = self._stats
         for topic, sizes in delivered.items():
             count, size = len(sizes), sum(sizes)
@@ -185,33 +185,33 @@ class ScheduleService:
             stats.add_stored(self._cluster_name, topic, sizes)
 
     def _restored(self, physical: int, size: int) -> MessageRecord | None:
-        """The message as it was sent; None if it is not to be delivered."""
+        """The message as it was sent; None if it cannot be delivered."""
         try:
             record = decode_record(self._store.log.read(physical, size))
         except (OffsetOutOfRange, CorruptRecord) as exc:
-            logger.error("delayed message at %s is skipped: %s", physical, exc)
+            logger.error("skipping the delayed message at %s: %s", physical, exc)
             return None
         message = restored(record)
         if message is None:
-            logger.error("delayed message at %s is skipped: it has no topic to go to", physical)
+            logger.error("skipping the delayed message at %s: it has no target topic", physical)
         return message
 
 
 class KeptOffsets:
-    """delayOffset.json: how far each level is by what is on disk.
+    """delayOffset.json: the offset of each level, as far as deliveries are on disk.
 
-    An offset is not told before the messages that were delivered up to it are. Otherwise a power failure could take
-    those, and the level would go on behind them. Beside it stands where in the log to look for what was delivered since
-    (see `delivered`); so the file is also renewed when much was written to the log.
+    An offset is not saved before the messages delivered up to it are on disk. Otherwise a power failure could take
+    them, and the level would continue after them. The file also says where in the log to look for later deliveries
+    (see `delivered`), so it is also rewritten when much was written to the log.
     """
 
     def __init__(self, service: ScheduleService, store: MessageStore) -> None:
         self._service = service
         self._store = store
         self._offsets: dict[int, int] = {}
-        # Where the log has to be on disk up to, for a level to be at an offset.
+        # How far the log must be on disk before a level may be saved at an offset.
         self._moves: deque[tuple[int, int, int]] = deque()
-        # Before these places in the log, nothing from the offsets above on was delivered.
+        # Before these places in the log, nothing from those offsets on was delivered.
         self._places: dict[int, int] = {}
         self._noted = -NOTED_EVERY
 
@@ -255,19 +255,19 @@ class KeptOffsets:
 
 
 class _Batch:
-    """Messages of one level that were handed over together. The level moves on as far as all of them were stored."""
+    """Messages of one level handed over together. The level advances past those stored without a gap."""
 
     def __init__(self, service: ScheduleService, level: int, offset: int) -> None:
         self._service = service
         self._level = level
         self._offset = offset
         self._delivered: list[bool] = []
-        self._unknown = 0  # of how many it is not known yet
-        self._sizes: dict[str, list[int]] = {}  # of what was delivered, by topic
+        self._unknown = 0  # how many are still open
+        self._sizes: dict[str, list[int]] = {}  # sizes delivered, by topic
         self.records: list[MessageRecord | None] = []
 
     def add(self, record: MessageRecord | None) -> None:
-        """None stands for an entry that is passed over."""
+        """Add a message, or None for an entry that is skipped."""
         self.records.append(record)
         self._delivered.append(True)
         self._unknown += 1
@@ -277,16 +277,16 @@ class _Batch:
         if result.status in _TOO_LONG and record is not None:
             result = self._service.store_again(record)
             if result.status in _TOO_LONG:
-                # Those behind it shall not wait for ever. It stays where it is, and can be read by its id.
+                # The messages after it must not wait for ever. It stays where it is, readable by its id.
                 place = (record.physical_offset, record.topic)
-                logger.error("delayed message at %s is skipped, it cannot be put into %s: %s", *place, result.error)
+                logger.error("skipping the delayed message at %s: cannot put it into %s: %s", *place, result.error)
                 self.done(number)
                 return
         delivered = result.status is PutStatus.PUT_OK
         if delivered and record is not None:
             self._sizes.setdefault(record.topic, []).append(result.size)
         if not delivered and False not in self._delivered:
-            logger.warning("delayed messages not delivered: %s; trying again", result.error)
+            logger.warning("cannot deliver delayed messages: %s; trying again", result.error)
         self.done(number, delivered)
 
     def done(self, number: int, delivered: bool = True) -> None:
@@ -294,7 +294,7 @@ class _Batch:
         self._unknown -= 1
         if not self._unknown:
             self._service.count(self._level, self._sizes)
-            # Behind the first that failed nothing counts: those are delivered again together with it.
+            # Nothing after the first failure counts: those messages are delivered again with it.
             count = (*self._delivered, False).index(False)
             if count:
                 self._service.moved_on(self._level, self._offset + count)

@@ -1,11 +1,11 @@
-"""RocketMQ's own files of pending timers, `timerlog` and `timerwheel`, written at a stop so that it can take over.
+"""RocketMQ's files of pending timers, `timerlog` and `timerwheel`, written at a stop so that RocketMQ can take over.
 
     timerlog/<20 digits>      units of 52 bytes, and 16 that end a file
         | 52 | unit before in its slot | magic | written at | delay | record's offset | its size | hash | reserved |
     timerwheel                two weeks of slots of 32 bytes, slot n at n mod their number
         | slot | first unit | last unit | timers, less recalls | 0 |
 
-The same bytes as RocketMQ 5.5 (TimerLog.java, TimerWheel.java). We read none of it: the timer queue and `timercheck`
+The same bytes as RocketMQ 5.5 (TimerLog.java, TimerWheel.java). We never read them: the timer queue and `timercheck`
 say the same (docs/decisions/0005-timers-live-in-their-queue.md). All numbers are big-endian.
 """
 
@@ -37,20 +37,20 @@ TIMER_WHEEL = "timerwheel"
 
 _UNIT = Layout(
     unit_size="i",
-    previous="q",  # position of the unit before it in its slot, -1 if there is none
+    previous="q",  # position of the previous unit in its slot, -1 for none
     magic="i",
     written="q",  # ms
     delay="i",  # ms from there to its slot
     physical_offset="q",
     size="i",
-    topic_hash="i",  # only to count by topic; 0 counts for none
+    topic_hash="i",  # only for counts by topic; 0 counts for none
     reserved="q",
 ).dtype()
 _SLOT = Layout(
     number="q",
     first="q",  # position of its oldest unit
     last="q",  # and of its newest
-    timers="i",  # messages, less those that were recalled
+    timers="i",  # messages minus recalled ones
     magic="i",  # 0
 ).dtype()
 _ENTRY = ENTRY_LAYOUT.dtype()
@@ -80,16 +80,16 @@ def write_timer_files(
     file_size: int,
     disk: Disk | None = None,
 ) -> int:
-    """Replace both by what is `waiting`, in the order of the queue: offset, kind, start of the step it falls due in.
+    """Write both files from `waiting`, in queue order: offset, kind, start of the step in which it falls due.
 
-    `followed` is where the queue has been read up to. Returns the end of the timer log, once all of it is on disk; 0 if
-    nothing waits, and then there are no files. OSError may leave some of it.
+    The queue was read up to `followed`. Returns the end of the timer log, once it is on disk; 0 if
+    nothing waits, and then there are no files. OSError may leave parts of them.
     """
     disk = disk or Disk()
     log, wheel = root / TIMER_LOG, root / TIMER_WHEEL
     if log.exists():
         shutil.rmtree(log)
-    for path in (wheel, *root.glob(f"{TIMER_WHEEL}.*")):  # the others are older states of it
+    for path in (wheel, *root.glob(f"{TIMER_WHEEL}.*")):  # other files are older states
         disk.delete(path)
     disk.sync_folder(root)
     if not len(waiting):
@@ -99,7 +99,7 @@ def write_timer_files(
     dues, rolls = _when(outs, now, precision, roll_window)
     magics = _DEFAULT | np.where(rolls, _ROLL, 0) | np.where(kinds == TimerKind.RECALL, _DELETE, 0)
     if offsets[-1] < followed - 1:
-        # RocketMQ goes on in the queue behind the last unit. This one is in a slot that it has behind it.
+        # RocketMQ continues in the queue after the last unit. This one is in a slot it has already passed.
         past = min(int(outs.min()), now) - precision
         offsets, dues, magics = np.append(offsets, followed - 1), np.append(dues, past), np.append(magics, _DEFAULT)
         kinds = np.append(kinds, TimerKind.MESSAGE)
@@ -118,11 +118,11 @@ def write_timer_files(
 
 
 def _when(outs: Int64s, now: int, precision: int, window: int) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-    """The start of the slot that each goes into, and whether it is only rolled there, by RocketMQ's rule."""
+    """The start of each entry's slot, and whether it is only rolled there, by RocketMQ's rule."""
     window = window if 2 <= window <= _WEEK - _BLANK_SLOTS else _WEEK - _BLANK_SLOTS
     left = outs - now
     rolls = left >= window * precision
-    # Not to be rolled again soon after, those that would be wait for half as long.
+    # Those that would soon be rolled again wait half as long.
     soon = left - window * precision < window // 3 * precision
     rolled_at = now + np.where(soon, window // 2 * precision, window * precision)
     return np.where(rolls, rolled_at, outs), rolls
@@ -136,7 +136,7 @@ def _places(queue: ConsumeQueue, offsets: Int64s) -> tuple[Int64s, Int64s]:
         first = int(offsets[at])
         entries = np.frombuffer(queue.entries(first, _CHUNK), _ENTRY)
         stop = int(np.searchsorted(offsets, first + len(entries)))
-        if stop == at:  # its file is missing; nobody finds what it stood for
+        if stop == at:  # its file is missing, and with it the message
             at += 1
             continue
         chosen = entries[offsets[at:stop] - first]
@@ -192,7 +192,7 @@ def _write_wheel(path: Path, slots: Any, disk: Disk) -> None:
     fd = disk.create(path, _WHEEL_SLOTS * _SLOT.itemsize, reserve=False)
     with contextlib.closing(os.fdopen(fd, "r+b", buffering=0)):
         places = slots["number"].astype(np.int64) % _WHEEL_SLOTS
-        # Slots that lie side by side are written together.
+        # Adjacent slots are written together.
         for run in np.split(np.arange(len(slots)), np.flatnonzero(np.diff(places) != 1) + 1):
             disk.write(fd, slots[run].tobytes(), int(places[run[0]]) * _SLOT.itemsize)
         disk.sync(fd)

@@ -1,4 +1,4 @@
-"""Keeps what timers must remember over a restart: their progress, while they run, and RocketMQ's files at the end."""
+"""Saves what timers need after a restart: their progress while they run, and RocketMQ's files at a stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LAST_FLUSH = 10.0
 class TimerUpkeep:
     """Saves the progress of `timers` every `timer_flush_interval`, if there was any.
 
-    What was delivered is on disk before the file says so. Otherwise a power failure could take the delivered copy, and
+    Delivered messages are on disk before the file says so. Otherwise a power failure could take the delivered copy, and
     the timer would count as done.
     """
 
@@ -36,11 +36,11 @@ class TimerUpkeep:
         self._noted = -NOTED_EVERY
 
     def load(self) -> None:
-        """Let the timers go on where they were. StoreError if the file cannot be read."""
+        """Let the timers continue where they were. StoreError if the file cannot be read."""
         self._timers.load(self._checkpoint.load())
 
     async def run(self) -> None:
-        """Save until cancelled. What cannot be saved is said, and tried again."""
+        """Save until cancelled. Failures are logged and tried again."""
         while True:
             await asyncio.sleep(self._live.config.timer_flush_interval / 1000)
             if not self._timers.dirty and not self._is_old():
@@ -53,7 +53,7 @@ class TimerUpkeep:
                 logger.error("%s not written: %s; trying again", self._checkpoint.path, exc)
 
     def _is_old(self) -> bool:
-        """Whether so much was written to the log since that a start would have much to read."""
+        """Whether so much log was written since that a start would have much to read."""
         return self._timers.queue.max_offset > 0 and self._store.log.end - self._noted >= NOTED_EVERY
 
     async def _save(self) -> None:
@@ -63,23 +63,23 @@ class TimerUpkeep:
         await asyncio.to_thread(self._checkpoint.save, progress, self._clock())
 
     async def close(self) -> None:
-        """Save the progress, and what is pending in RocketMQ's way. Nothing may be delivered any more."""
+        """Save the progress, and pending timers in RocketMQ's format. Nothing may be delivered any more."""
         progress = self._timers.progress()
         if not progress.queue_offset:
-            return  # nobody ever sent one
+            return  # there never was a timer
         try:
             async with asyncio.timeout(_LAST_FLUSH):
                 await asyncio.wrap_future(self._store.flushed())
             await asyncio.to_thread(self._write_all, progress)
-        except (OSError, StoreError) as exc:  # a time-out is one
+        except (OSError, StoreError) as exc:  # TimeoutError is one
             logger.error("timers not saved: %s; some may be delivered again", exc)
 
     def _write_all(self, progress: TimerProgress) -> None:
-        from .timer_log_files import write_timer_files  # which needs numpy, as a start does not
+        from .timer_log_files import write_timer_files  # needs numpy, which a start does not
 
         config = self._live.config
         now = self._clock()
-        # First without the files, then with them: whenever it breaks off, what is there means what it says.
+        # First without the files, then with them: whenever this is interrupted, what is on disk is true.
         self._checkpoint.save(progress, now)
         log_end = write_timer_files(
             self._store.root,

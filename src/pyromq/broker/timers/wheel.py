@@ -1,7 +1,7 @@
-"""The timer wheel: what falls due when. No clock, no files; it holds numbers and gives them back in their order.
+"""The timer wheel: which entries fall due in which slot. No clock, no files; only numbers in order.
 
-Time is counted in slots. Close ahead each slot has its list; farther away 64 of them share one, a flat array of 8 bytes
-per timer, which is taken apart when its time comes:
+Time is counted in slots. Near slots each have a list; far away, 64 slots share one, a flat array of 8 bytes
+per timer, which is split when its time comes:
 
     bit 63                                        8         6              0
         | entry: queue offset and, below it, kind | (of it) | slot, mod 64 |
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _BITS = 6
 _MASK = (1 << _BITS) - 1
-# From so many on, numpy takes a group apart: a million in 10 ms instead of 150. Below it is not worth importing.
+# From this size on numpy splits a group: a million in 10 ms instead of 150. Below, it is not worth importing.
 _MANY = 20_000
 
 
@@ -36,7 +36,7 @@ class TimerWheel:
     def __init__(self) -> None:
         self._far: dict[int, array[int]] = {}
         self._near: dict[int, array[int]] = {}
-        # Groups of slots up to this one have been taken apart.
+        # Groups of slots up to this one have been split.
         self._opened = -1
         self._count = 0
 
@@ -44,7 +44,7 @@ class TimerWheel:
         return self._count
 
     def add(self, slot: int, entry: int) -> None:
-        """Put `entry`, from 0 to 2**57, into `slot`, from 0 on; also into one that was popped before."""
+        """Put `entry`, from 0 to 2**57, into `slot`, from 0 on; even into one that was popped before."""
         group = slot >> _BITS
         if group > self._opened:
             lists, key, packed = self._far, group, entry << _BITS | slot & _MASK
@@ -57,7 +57,7 @@ class TimerWheel:
         self._count += 1
 
     def pop(self, limit: int) -> tuple[int, array[int]] | None:
-        """The first slot that is not empty, up to `limit`, with its entries; it is empty afterwards."""
+        """Remove and return the first non-empty slot up to `limit`, with its entries."""
         while not self._near and limit >> _BITS > self._opened:
             self._open(limit >> _BITS)
         slot = min(self._near, default=None)
@@ -68,7 +68,7 @@ class TimerWheel:
         return slot, entries
 
     def _open(self, limit: int) -> None:
-        """Take the first group that is not empty apart, if it is not beyond the group `limit`."""
+        """Split the first non-empty group, if it is not beyond the group `limit`."""
         group = min(self._far, default=limit)
         self._opened = min(group, limit)
         packed = self._far.pop(self._opened, None)
@@ -85,7 +85,7 @@ class TimerWheel:
                 self._near[first | number & _MASK] = array("q", (number >> _BITS,))
 
     def all(self) -> tuple[Int64s, Int64s]:
-        """The slots and the entries of all that is there, side by side, in no particular order."""
+        """The slots and entries of everything in the wheel, side by side, in no particular order."""
         import numpy as np
 
         slots, entries = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -100,7 +100,7 @@ class TimerWheel:
 
 
 def _by_slot(packed: array[int]) -> Iterator[tuple[int, array[int]]]:
-    """The entries of a group by their slots in it, each in its order."""
+    """The entries of a group by slot, in order."""
     import numpy as np
 
     numbers = np.frombuffer(packed, np.int64)

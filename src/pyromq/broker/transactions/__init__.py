@@ -1,1 +1,1 @@
-"""Transactions: half messages, how they end, and producers asked about those that nobody has ended."""
+"""Transactions: half messages, their commit or rollback, and checks back with producers."""

@@ -1,8 +1,8 @@
-"""Asking producers about transactions that nobody has ended (39), again and again, and giving up at last.
+"""Check-back (39): asks producers about open transactions, repeatedly, and finally gives up.
 
-Every `transactionCheckInterval` the half messages are looked through from the first that is not done with. A `Round`
-decides and writes, a little at a time, and gives the questions to ask; `CheckBack` asks them, and lets everybody else
-have a turn in between (docs/spec/broker.md 5.3, 5.4).
+Every `transactionCheckInterval` the half messages are examined from the first that is not done. A `Round`
+decides and writes, a little at a time, and yields questions; `CheckBack` asks them, and lets other work
+run in between (docs/spec/broker.md 5.3, 5.4).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HOUR = 3_600_000
-# A round that takes longer ends, and the next goes on where it was.
+# A round that takes longer ends, and the next continues where it stopped.
 _LONGEST = 60_000
-# How much is done in one go: op records read, with half messages, which cost more, counted as several. About 0.5 ms.
+# Work per step: op records read, with half messages, which cost more, counted as several. About 0.5 ms.
 _AT_ONCE = 64
 _COST = 8
-# Producers that are tried until one takes the question, and seconds that each of them gets to do so.
+# Producers to try until one takes the question, and seconds that each gets to do so.
 _CANDIDATES = 3
 _ASK_TIMEOUT = 0.01
 
@@ -49,14 +49,14 @@ _TOO_LONG = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
 class Question(NamedTuple):
-    """A half message about which a producer of `group` is to be asked. It has the place of its newest copy."""
+    """A half message to ask a producer of `group` about, at the place of its newest copy."""
 
     group: str
     half: MessageRecord
 
 
 class Round:
-    """One walk through the half messages there are now. Nothing that it does needs to be undone when it is abandoned:
+    """One pass over the current half messages. It can be abandoned at any time without undoing anything:
 
     what follows a half message is written before it is passed, and for everything passed there is an op record.
     """
@@ -71,7 +71,7 @@ class Round:
         check_max: int,
         kept: int,
     ) -> None:
-        """The last three are milliseconds, a number, and milliseconds: see `verdict`."""
+        """`timeout` and `kept` are milliseconds: see `verdict`."""
         self._halves = halves
         self._topics = topics
         self._store_host = store_host
@@ -87,11 +87,11 @@ class Round:
 
     @property
     def position(self) -> tuple[int, int]:
-        """The first half message and op record that are not done with."""
+        """The first half message and op record that are not done."""
         return self._offset, self._decided.op_offset_for(self._offset)
 
     def step(self, now: int) -> list[Question] | None:
-        """Go on for a little while. Gives what is to be asked; None when the round is at its end."""
+        """Continue for a little while. Returns the questions to ask; None at the end of the round."""
         questions: list[Question] = []
         spent = 0
         while spent < _AT_ONCE:
@@ -106,7 +106,7 @@ class Round:
             what = verdict(half, now, timeout=self._timeout, check_max=self._check_max, kept=self._kept)
             if what is Verdict.WAIT:
                 return questions or None
-            # Whoever decided it said so somewhere in the op queue, so there must be nothing left of that to read.
+            # A decision is somewhere in the op queue, so read all of that first.
             read = self._halves.read_ops(self._decided, _AT_ONCE)
             if read:
                 spent += read
@@ -115,16 +115,16 @@ class Round:
         return questions
 
     def _follow(self, half: MessageRecord, what: Verdict, questions: list[Question]) -> bool:
-        """Store what follows `half`, and pass it; False if that could not be stored."""
+        """Store what follows `half`, and move past it; False if that could not be stored."""
         if what is Verdict.GIVE_UP:
             return self._give_up(half)
         times = check_times(half) + (1 if what is Verdict.ASK else 0)
         copy = renewed(half, self._store_host, times)
         result = self._halves.put(copy)
-        if result.status in _TOO_LONG:  # its properties leave no room for what a copy says besides
+        if result.status in _TOO_LONG:  # its properties leave no room for those of a copy
             return self._give_up(half)
         if result.status is not PutStatus.PUT_OK:
-            logger.error("half message %d not renewed: %s; trying again later", self._offset, result.error)
+            logger.error("cannot renew half message %d: %s; trying again later", self._offset, result.error)
             return False
         self._halves.was_renewed(half, result.queue_offset)
         if what is Verdict.ASK:
@@ -142,7 +142,7 @@ class Round:
         self._topics.ensure(CHECKED_TOO_OFTEN_TOPIC, 1)
         result = self._halves.put(given_up(half, self._store_host))
         if result.status is not PutStatus.PUT_OK and result.status not in _TOO_LONG:
-            logger.error("half message %d not given up: %s; trying again later", self._offset, result.error)
+            logger.error("cannot give up half message %d: %s; trying again later", self._offset, result.error)
             return False
         self.given_up += 1
         self._done()
@@ -166,19 +166,19 @@ class CheckBack:
         self._clock = context.clock
         self._monotonic = context.monotonic
         self._store_host = context.store_host
-        self._turn = 0  # whose turn it is among the producers of a group
+        self._turn = 0  # the next producer to ask in each group
 
     async def run(self) -> None:
-        """Ask every now and then, until cancelled."""
+        """Run a round every interval, until cancelled."""
         while True:
             await asyncio.sleep(self._live.config.transaction_check_interval / 1000)
             try:
                 await self.round()
             except StoreError as exc:
-                logger.error("half messages cannot be looked through: %s; trying again later", exc)
+                logger.error("cannot read half messages: %s; trying again later", exc)
 
     async def round(self) -> None:
-        """Look through all half messages once, and remember how far all of them are done with."""
+        """Examine all half messages once, and remember up to where all are done."""
         if not self._halves.end:
             return
         self._topics.ensure(HALF_TOPIC, 1)
@@ -194,7 +194,7 @@ class CheckBack:
         )
         nobody: set[str] = set()
         while self._monotonic() - began < _LONGEST:
-            # What was decided in this turn of the event loop must be there to be read.
+            # Decisions of this turn of the event loop must be readable.
             self._appends.flush()
             questions = walk.step(self._clock())
             if questions is None:
@@ -204,15 +204,15 @@ class CheckBack:
                     nobody.add(question.group)
             await asyncio.sleep(0)
         if nobody:
-            logger.warning("nobody takes questions about transactions of %s; asking again later", sorted(nobody)[:5])
+            logger.warning("no producer of %s answers transaction checks; asking again later", sorted(nobody)[:5])
         if walk.given_up:
             logger.warning("%d transactions given up, see topic %s", walk.given_up, CHECKED_TOO_OFTEN_TOPIC)
-        # If offsets were saved and the log was not, a power failure would take copies whose originals are passed.
+        # If offsets were saved before the log, a power failure could take copies whose originals were passed.
         await asyncio.wrap_future(self._store.flushed())
         self._halves.move_on(*walk.position)
 
     async def _ask(self, question: Question) -> bool:
-        """Ask one producer of the group, the next in turn that takes it; False if none does."""
+        """Ask one producer of the group, the next in turn that accepts; False if none does."""
         members = tuple(self._clients.producer_group(question.group) or ())
         for _ in range(min(len(members), _CANDIDATES)):
             connection = members[self._turn % len(members)]
@@ -236,6 +236,6 @@ async def _sent(connection: Connection, half: MessageRecord) -> bool:
     try:
         await connection.oneway(request, _ASK_TIMEOUT)
     except PyroMQError as exc:
-        logger.info("%s not asked about a transaction: %s", connection.peer, exc)
+        logger.info("cannot ask %s about a transaction: %s", connection.peer, exc)
         return False
     return True

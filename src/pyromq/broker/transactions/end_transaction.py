@@ -1,6 +1,6 @@
-"""How transactions end: by commit or rollback of their producers (37), or anew by an operator (323).
+"""Ends of transactions: commit or rollback by the producer (37), or another check asked for by an operator (323).
 
-A commit stores the message in its real topic, with the op record right behind it; a rollback stores the op record only
+A commit stores the message in its real topic, followed directly by the op record; a rollback stores only the op record
 (docs/spec/broker.md 5.2).
 """
 
@@ -52,7 +52,7 @@ _FAILURES = {
 }
 _UNKNOWN_ERROR = (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR")
 
-# What makes it worth looking whether a message is to be delayed.
+# Properties that mean a message may be delayed.
 _DELAYING = (props.DELAY.encode(), b"TIMER_")
 
 _OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
@@ -64,8 +64,8 @@ _UNREADABLE = f"Exception was thrown when putting message back to {HALF_TOPIC}."
 class TransactionProcessors:
     """Serves the ends of transactions. `clock` gives epoch milliseconds.
 
-    `placed` says where a message with these properties is stored first: as any other, a committed message may be one
-    that is to be delayed.
+    `placed` says where a message with these properties is stored first: like any other, a committed message may be
+    delayed.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class TransactionProcessors:
     def _commit(self, half: MessageRecord, end: _End) -> None:
         message = committed(half, self._store_host)
         if message is None:
-            raise ServerError(f"{_NOT_FOUND}: it does not say what topic it is for")
+            raise ServerError(f"{_NOT_FOUND}: it names no topic")
         end.topic = message.topic
         if any(name in half.properties for name in _DELAYING):
             message = self._placed(message, props.parse(props.decode(half.properties)))
@@ -136,7 +136,7 @@ class TransactionProcessors:
         if self._store.fits(queue, message):
             self._appends.put(queue, (message,), end.message_stored)
         else:
-            # Longer messages were allowed when it was sent. Nothing may come between it and its op record.
+            # Longer messages were allowed when it was sent. Nothing may come between it and its op record in the log.
             self._appends.flush()
             result = self._appends.put_again(queue, message)
             end.message_stored((result,))
@@ -156,7 +156,7 @@ class TransactionProcessors:
         self._appends.put(op_queue, (op,), end.op_stored)
 
     def ended(self, end: _End, op: PutResult) -> None:
-        """What a transaction ended with was stored, or not."""
+        """The end of a transaction was stored, or not."""
         if end.result is None:  # rolled back: the op record is all there is
             if op.status not in _STORED:
                 self._halves.undecide(end.half)
@@ -165,7 +165,7 @@ class TransactionProcessors:
         if not end.is_stored:
             self._halves.undecide(end.half)
         elif op.status not in _STORED and op.physical_offset < 0:
-            # Consumers have the message. Its half message must not be asked about, and be committed again.
+            # Consumers have the message. Its half message must not be checked and committed again.
             self._halves.close(end.offset)
         if end.is_stored:
             self._stats.add("TOPIC_PUT_NUMS", end.topic)
@@ -193,7 +193,7 @@ class TransactionProcessors:
 
 
 class _End:
-    """A transaction that is ending: its answer waits for the message and for the op record behind it."""
+    """A transaction that is ending: its answer waits for the message and its op record."""
 
     __slots__ = ("_connection", "_processors", "_request", "half", "offset", "result", "topic")
 
@@ -219,7 +219,7 @@ class _End:
         self._processors.ended(self, results[0])
 
     def answer(self, result: PutResult | None) -> None:
-        """Say how storing went. None: it was decided before, and stays so."""
+        """Answer with the result of storing. None: it was decided before, and stays so."""
         if result is None or result.status in _STORED:
             self._connection.reply(self._request, self._request.reply())
             return

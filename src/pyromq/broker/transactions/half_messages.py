@@ -1,11 +1,11 @@
-"""Half messages: what a message of a transaction is while nobody knows how that ends (docs/spec/broker.md 5).
+"""Half messages: messages of open transactions (docs/spec/broker.md 5).
 
-It lies in the half topic, where nobody consumes it, and keeps its real topic and queue among its properties. Whenever
-its producer is asked about it, it is stored anew behind all others, as a copy that counts how often that was; the
-queue of half messages is thus read from the front and never twice. A copy names its origin, the place that the message
-got when it was sent, since its sender knows only that one.
+Each lies in the half topic, where nobody consumes it, and keeps its real topic and queue in its properties. Whenever
+its producer is asked about it, it is stored again at the end, as a copy that counts how often it was asked; so the
+half queue is read from the front and never twice. A copy names its origin, the offset that the message
+got when it was sent, since its sender knows only that.
 
-Only rules: they take the time as an argument and give the record that is to be stored.
+Only rules: they take the time as an argument and return the record to store.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from pyromq.protocol.headers import EndTransaction
     from pyromq.protocol.record import MessageRecord
 
-# What the broker itself writes into half messages. A sender may have copied it from a message that it consumed.
+# Properties that the broker writes into half messages. A sender may have copied them from a consumed message.
 _BOOKKEEPING = (props.TRANSACTION_CHECK_TIMES, props.TRAN_PREPARED_QUEUE_OFFSET)
-# Raw bytes that every copy contains, and hardly anything else.
+# Raw bytes that every copy contains, and hardly any other message.
 COPY_MARK = f"{props.TRAN_PREPARED_QUEUE_OFFSET}{props.NAME_VALUE_SEPARATOR}".encode()
 
 
 def is_half(properties: dict[str, str], reconsume_times: int) -> bool:
-    """Whether what is sent is a half message.
+    """Whether a sent message is a half message.
 
-    Not so what a consumer sends to be retried: it only still has the properties of the message that it consumed.
+    Not if a consumer sends it back for a retry: then it only still has the properties of the consumed message.
     """
     if properties.get(props.TRAN_MSG, "").lower() != "true":
         return False
@@ -51,7 +51,7 @@ def prepared(record: MessageRecord, properties: dict[str, str]) -> MessageRecord
 
 
 def renewed(half: MessageRecord, store_host: bytes, check_times: int) -> MessageRecord:
-    """The next copy of a half message, about which its producer was asked `check_times` times."""
+    """The next copy of a half message, after its producer was asked `check_times` times."""
     kept = _properties(half) | {props.TRAN_PREPARED_QUEUE_OFFSET: str(origin(half))}
     if check_times:
         kept[props.TRANSACTION_CHECK_TIMES] = str(check_times)
@@ -59,12 +59,12 @@ def renewed(half: MessageRecord, store_host: bytes, check_times: int) -> Message
 
 
 def given_up(half: MessageRecord, store_host: bytes) -> MessageRecord:
-    """The message as operators find it, when nobody is asked about it any more."""
+    """The message as operators find it after the broker gave up asking."""
     return replace(half, topic=CHECKED_TOO_OFTEN_TOPIC, queue_id=0, store_host=store_host)
 
 
 def resumed(record: MessageRecord, store_host: bytes) -> MessageRecord:
-    """A message that was given up, or any other, as a new half message."""
+    """A given-up message, or any other, as a new half message."""
     kept = {props.REAL_TOPIC: record.topic, props.REAL_QID: str(record.queue_id)} | _properties(record)
     kept.pop(props.TRAN_PREPARED_QUEUE_OFFSET, None)
     kept[props.TRANSACTION_CHECK_TIMES] = "0"
@@ -72,7 +72,7 @@ def resumed(record: MessageRecord, store_host: bytes) -> MessageRecord:
 
 
 def committed(half: MessageRecord, store_host: bytes) -> MessageRecord | None:
-    """The message that consumers see; None if the half message does not say where that should be."""
+    """The message that consumers see; None if the half message names no topic."""
     message = restored(half)
     if message is None:
         return None
@@ -85,18 +85,18 @@ def committed(half: MessageRecord, store_host: bytes) -> MessageRecord | None:
 
 
 def as_sent(half: MessageRecord) -> MessageRecord:
-    """The message as its producer knows it, to be asked about: its real topic and queue, the place of the half one."""
+    """The message as its producer knows it, for a check: real topic and queue, place of the half message."""
     return restored(half) or half
 
 
 def origin(half: MessageRecord) -> int:
-    """The offset in the half queue that the message had when it was sent."""
+    """The offset in the half queue that the message got when it was sent."""
     known = _number(half.find_property(props.TRAN_PREPARED_QUEUE_OFFSET))
     return known if known >= 0 else half.queue_offset
 
 
 def is_same(one: MessageRecord, other: MessageRecord) -> bool:
-    """Whether two half messages are copies of one message, and do not just say so."""
+    """Whether two half messages are really copies of one message."""
     return (
         origin(one) == origin(other)
         and one.born_timestamp == other.born_timestamp
@@ -106,7 +106,7 @@ def is_same(one: MessageRecord, other: MessageRecord) -> bool:
 
 
 def objection(half: MessageRecord, header: EndTransaction) -> str | None:
-    """Why the end of a transaction does not fit the half message that it names."""
+    """Why the end of a transaction does not fit the half message it names."""
     if half.find_property(props.PGROUP) != header.producer_group:
         return "The producer group wrong"
     if half.queue_offset != header.tran_state_table_offset:
@@ -117,7 +117,7 @@ def objection(half: MessageRecord, header: EndTransaction) -> str | None:
 
 
 def comes_too_late(half: MessageRecord, timeout: int, now: int) -> bool:
-    """Whether the producer asked not to be asked for a while, and that is over: then only its answer counts.
+    """Whether the producer asked for a quiet period and that is over: then only its answer to a check counts.
 
     All times are milliseconds.
     """
@@ -126,19 +126,19 @@ def comes_too_late(half: MessageRecord, timeout: int, now: int) -> bool:
 
 
 class Verdict(Enum):
-    """What is to be done about a half message that nobody has decided."""
+    """What to do about an undecided half message."""
 
-    WAIT = "wait"  # it is young, and so are all behind it
-    SPARE = "spare"  # its producer does not want to be asked yet; those behind it may
+    WAIT = "wait"  # too young, and so are all after it
+    SPARE = "spare"  # its producer does not want to be asked yet; those after it may
     ASK = "ask"
     GIVE_UP = "give up"
 
 
 def verdict(half: MessageRecord, now: int, *, timeout: int, check_max: int, kept: int) -> Verdict:
-    """What is to be done about `half`, which nobody has decided.
+    """What to do about `half`, which is undecided.
 
     A producer is asked once its message is `timeout` old, or as old as it asked for, and `check_max` times. A message
-    that is older than `kept`, the time after which the log is deleted, is given up before that. All milliseconds.
+    older than `kept`, the time after which log files are deleted, is given up before that. All milliseconds.
     """
     age = now - half.born_timestamp
     immunity = half.find_property(props.CHECK_IMMUNITY_TIME_IN_SECONDS)
@@ -161,7 +161,7 @@ def _in_half_topic(record: MessageRecord, properties: dict[str, str]) -> Message
         record,
         topic=HALF_TOPIC,
         queue_id=0,
-        # With these bits set it would have no entry in its queue, and nobody would find it.
+        # With these bits set it would get no queue entry, and could not be found.
         sys_flag=sysflag.with_transaction_type(record.sys_flag, sysflag.NOT_TRANSACTION),
         properties=props.encode(props.render(properties)),
     )
@@ -172,7 +172,7 @@ def _properties(record: MessageRecord) -> dict[str, str]:
 
 
 def _immunity(text: str, timeout: int) -> int:
-    """For how many milliseconds a message is not asked about, by its property, which is in seconds."""
+    """Milliseconds during which the producer is not asked, from the message's property in seconds."""
     try:
         seconds = parse_int(64, text)
     except ValueError:
@@ -181,7 +181,7 @@ def _immunity(text: str, timeout: int) -> int:
 
 
 def _number(text: str | None, bits: int = 64) -> int:
-    """-1 if it is none."""
+    """The number in `text`, -1 if it is not one."""
     try:
         return -1 if text is None else parse_int(bits, text)
     except ValueError:

@@ -1,10 +1,10 @@
-"""The half messages of a broker in its store, with what is known of their fate.
+"""The half queue: half messages in the store, and which of them are decided.
 
-All of it is in the store: half messages in their topic, done ones in the op topic, and how far both were looked through
-as offsets of a group. So a restart, even on files of RocketMQ, goes on where the broker ended.
+Everything is in the store: half messages in their topic, done ones in the op topic, and how far both were examined
+as offsets of a group. So a restart, even on RocketMQ's files, continues where the broker stopped.
 
-Whatever follows a half message, the message that consumers see or its next copy, is written first, and right behind it
-the op record. A crash may thus keep one op record from the log, that of the very last message, and `load` makes up for
+What follows a half message, the message that consumers see or its next copy, is written first, and right after it
+the op record. So a crash may cost one op record, that of the very last message, and `load` makes up for
 it: nothing is lost, and nothing comes twice.
 """
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-_AT_ONCE = 1024  # entries that are looked at together
-_REMEMBERED = 65_536  # messages that had copies, about 200 bytes each
+_AT_ONCE = 1024  # entries per read
+_REMEMBERED = 65_536  # messages with copies, about 200 bytes each
 
 
 @dataclass(slots=True)
@@ -57,27 +57,27 @@ class HalfQueue:
         self._offsets = offsets
         self._clock = context.clock
         self._store_host = context.store_host
-        # Of messages that were renewed, by the offset that their senders know. Decided ones may be forgotten.
+        # Copies by the offset that their senders know. Decided ones may be forgotten.
         self._copies: dict[int, _Copy] = {}
-        # Half messages whose op record could not be written, for want of a disk: they are done with all the same.
+        # Half messages whose op record could not be written because the disk failed: they are done all the same.
         self.owed: set[int] = set()
 
-    # Where things are
+    # Places
 
     @property
     def end(self) -> int:
-        """The offset that the next half message gets."""
+        """The offset of the next half message."""
         queue = self._store.queues.find(HALF_TOPIC, 0)
         return 0 if queue is None else int(queue.max_offset)
 
     @property
     def op_end(self) -> int:
-        """The offset that the next op record gets."""
+        """The offset of the next op record."""
         queue = self._store.queues.find(HALF_OP_TOPIC, 0)
         return 0 if queue is None else int(queue.max_offset)
 
     def position(self) -> tuple[int, int]:
-        """The first half message and the first op record that have to be looked at."""
+        """The first half message and the first op record still to examine."""
         return self._position(HALF_TOPIC), self._position(HALF_OP_TOPIC)
 
     def _position(self, topic: str) -> int:
@@ -88,10 +88,10 @@ class HalfQueue:
         return min(max(saved or 0, int(queue.min_offset)), int(queue.max_offset))
 
     def move_on(self, half_offset: int, op_offset: int) -> None:
-        """What is before these offsets is done with. All that it was done for must have been flushed."""
+        """Everything before these offsets is done. What it led to must have been flushed."""
         self._offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, half_offset)
         self._offsets.commit(TRANSACTION_GROUP, HALF_OP_TOPIC, 0, op_offset)
-        # That one was decided is worth remembering: whoever answered a question may then still send the end itself.
+        # Remember that it was decided: a producer that answered a check may still send the end itself.
         keep_decided = len(self._copies) < _REMEMBERED
         self._copies = {
             first: copy
@@ -102,7 +102,7 @@ class HalfQueue:
     # Reading
 
     def at(self, offset: int) -> MessageRecord | None:
-        """The half message at an offset of its queue; None if it cannot be read."""
+        """The half message at a queue offset; None if it cannot be read."""
         queue = self._store.queues.find(HALF_TOPIC, 0)
         entry = None if queue is None else queue.entry(offset)
         if entry is None or entry[1] == PRE_BLANK_SIZE:
@@ -114,7 +114,7 @@ class HalfQueue:
             return None
 
     def named(self, physical_offset: int) -> MessageRecord | None:
-        """The half message at a place of the log; None if there is none."""
+        """The half message at a place in the log; None if there is none."""
         try:
             record = decode_record(self._store.message_at(physical_offset), check_crc=False)
         except (OffsetOutOfRange, CorruptRecord):
@@ -122,7 +122,7 @@ class HalfQueue:
         return record if record.topic == HALF_TOPIC else None
 
     def read_ops(self, decided: Decided, count: int) -> int:
-        """Let `decided` learn of some more op records, about `count`; gives how many were looked at."""
+        """Feed about `count` more op records to `decided`; returns how many were read."""
         queue = self._store.queues.find(HALF_OP_TOPIC, 0)
         if queue is None or decided.op_offset >= queue.max_offset:
             return 0
@@ -135,7 +135,7 @@ class HalfQueue:
             return gone
         end = self.end
         for physical, size, _ in ENTRY.iter_unpack(entries):
-            # An offset that no half message has is of no meaning, and would be waited for for ever.
+            # An offset without a half message means nothing, and would be waited for for ever.
             decided.read([offset for offset in self._offsets_at(physical, size) if offset < end])
         return len(entries) // ENTRY.size
 
@@ -151,9 +151,9 @@ class HalfQueue:
     # Deciding
 
     def decide(self, half: MessageRecord) -> int | None:
-        """The offset whose op record decides `half`: its own, or that of its newest copy. None if that was decided.
+        """The offset whose op record decides `half`: its own, or that of its newest copy. None if already decided.
 
-        A commit or rollback that names an older copy counts for the newest: its sender may not know that there is one.
+        A commit or rollback of an older copy counts for the newest: its sender may not know of that one.
         """
         copy = self._copies.get(origin(half))
         if copy is None:
@@ -168,13 +168,13 @@ class HalfQueue:
         return copy.offset
 
     def undecide(self, half: MessageRecord) -> None:
-        """What `decide` was asked for could not be done."""
+        """Undo `decide`: the end could not be stored."""
         copy = self._copies.get(origin(half))
         if copy is not None:
             copy.decided = False
 
     def op(self, offset: int) -> tuple[ConsumeQueue, MessageRecord]:
-        """The op record that says that a half message is done with, and the queue to put it into."""
+        """The op record that marks a half message as done, and its queue."""
         return self._store.queue(HALF_OP_TOPIC, 0), op_record(offset, self._clock(), self._store_host)
 
     # Writing at once
@@ -184,12 +184,12 @@ class HalfQueue:
         return self._appends.put_again(self._store.queue(record.topic, record.queue_id), record)
 
     def close(self, offset: int) -> None:
-        """Write that a half message is done with."""
+        """Mark a half message as done."""
         result = self._appends.put_again(*self.op(offset))
         if result.status is PutStatus.PUT_OK:
             self.owed.discard(offset)
         else:
-            logger.error("half message %d is done with and not marked: %s; trying again", offset, result.error)
+            logger.error("cannot mark half message %d as done: %s; trying again", offset, result.error)
             self.owed.add(offset)
 
     def was_renewed(self, half: MessageRecord, offset: int) -> None:
@@ -199,12 +199,12 @@ class HalfQueue:
     # After a start
 
     def load(self) -> None:
-        """Find the copies, and write what a crash kept from being written. Offsets must have been loaded."""
+        """Find the copies, and write what a crash prevented. Offsets must be loaded."""
         queue = self._store.queues.find(HALF_TOPIC, 0)
         if queue is None:
             return
         start, op_start = self.position()
-        # A power failure may have taken messages that these offsets count. The next ones get the same offsets again.
+        # A power failure may have taken messages before these offsets. New ones get the same offsets again.
         self.move_on(start, op_start)
         decided = Decided(start, self.end, op_start)
         while self.read_ops(decided, _AT_ONCE):
@@ -221,17 +221,17 @@ class HalfQueue:
                 if before < offset and decided.is_open(before):
                     older = self.at(before)
                     if older is not None and is_same(older, half):
-                        logger.warning("half message %d was renewed as %d when the broker ended", before, offset)
+                        logger.warning("half message %d was renewed as %d when the broker stopped", before, offset)
                         self.close(before)
                 self.was_renewed(half, offset)
             offset += 1
 
     def _is_copy(self, physical: int, size: int) -> bool:
-        # Without decoding: of many thousands a few are copies.
+        # Without decoding: of many thousands only a few are copies.
         return self._store.log.holds(physical, size) and COPY_MARK in bytes(self._store.log.read(physical, size))
 
     def _close_committed(self, decided: Decided) -> None:
-        """See whether the newest message of all is a committed one whose half message is still open."""
+        """Check whether the newest message in the log is a commit whose half message is still open."""
         newest = max(self._store.queues, key=lambda queue: queue.max_physical, default=None)
         offset = None if newest is None else newest.last_real(newest.max_offset)
         entry = None if newest is None or offset is None else newest.entry(offset)
@@ -246,12 +246,12 @@ class HalfQueue:
             return
         place = self.decide(half)
         if place is not None and decided.is_open(place):
-            logger.warning("half message %d was committed when the broker ended", place)
+            logger.warning("half message %d was committed when the broker stopped", place)
             self.close(place)
 
 
 def _is_commit_of(message: MessageRecord, half: MessageRecord) -> bool:
-    """Whether `message` is what became of `half`, and not what a consumer sent back later, say."""
+    """Whether `message` is the commit of `half`, and not, say, a later send-back."""
     return (
         sysflag.transaction_type(message.sys_flag) == sysflag.COMMIT
         and message.prepared_transaction_offset == half.physical_offset

@@ -273,7 +273,7 @@ class TestClientConfig:
             ("SQL92", "a > 5", None),
             ("SQL92", "a >", (23, "Invalid MessageSelector. column 4: expected a value, found the end")),
             ("SQL92", "", (23, "Invalid MessageSelector. column 1: expected a value, found the end")),
-            ("XPATH", "a", (23, "Invalid MessageSelector. column 1: no filter is of the type XPATH")),
+            ("XPATH", "a", (23, "Invalid MessageSelector. column 1: unknown filter type XPATH")),
         ],
     )
     def test_an_expression_is_tried(self, kind, text, answer):

@@ -193,7 +193,7 @@ async def test_a_place_where_no_record_begins_is_not_read_from(crash, tmp_path, 
     await three_levels(parts)
     delay_offsets_file(tmp_path).save(DelayOffsetTable(log_table={1: 4, 2: 4, 3: 4}))
     parts = crash(parts)
-    assert "not searched" in caplog.text
+    assert "stopped searching" in caplog.text
     assert await deliver(parts, 1000) == [b"level 1"]
 
 

@@ -205,7 +205,7 @@ async def test_a_strange_message_in_the_timer_topic_is_passed_over(parts, proper
     await parts.send(b"good", after(5))
     with caplog.at_level(logging.ERROR):
         await parts.wait(10_000)
-    assert "is skipped" in caplog.text
+    assert "skipping" in caplog.text
     assert parts.bodies() == [b"good"]
 
 

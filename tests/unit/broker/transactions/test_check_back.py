@@ -167,7 +167,7 @@ async def test_a_producer_that_does_not_take_a_question_is_passed_over(parts):
 async def test_without_a_producer_it_is_asked_later(parts, caplog):
     await parts.prepare()
     await parts.round()
-    assert "nobody takes questions about transactions of ['shop']" in caplog.text
+    assert "no producer of ['shop'] answers transaction checks" in caplog.text
     producer = Producer()
     parts.join(producer)
     await parts.round()
