@@ -1,6 +1,6 @@
 """The commit log: every message of every topic, one after the other, in segment files.
 
-A record never spans two files. The rest of a file that is too small for the next record is filled by a blank record,
+A record never spans two files. The rest of a file that is too small for the next record becomes a blank record,
 which sends a reader to the next file; so a file is never filled to the last byte.
 """
 
@@ -35,14 +35,14 @@ logger = logging.getLogger(__name__)
 
 BLANK_SIZE = SIZE_AND_MAGIC.size
 
-# What of a record's head shows that it is one, and the right one.
+# The fields that show that a head is the right record's.
 HEAD = HEAD_LAYOUTS[0].only("total_size", "magic", "physical_offset")
 
 
 class CommitLog:
     """The segments of the log, and the position where the next record goes.
 
-    `write` belongs to one thread. Slices that `read` gives are views of the files; nothing is copied.
+    `write` belongs to one thread. `read` returns views of the files; nothing is copied.
     """
 
     def __init__(self, folders: Sequence[Path], file_size: int, disk: Disk) -> None:
@@ -52,7 +52,7 @@ class CommitLog:
         self._segments: dict[int, Segment] = {}  # by start, in order
         self._allocator = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="allocate")
         self._spare: concurrent.futures.Future[Segment] | None = None
-        # Part of a write that failed may lie behind the end.
+        # Part of a failed write may lie beyond the end.
         self._torn = False
         # Records end here; the next one begins here unless it does not fit into the file.
         self.end = PhysicalOffset(0)
@@ -60,7 +60,7 @@ class CommitLog:
     # Files
 
     def load(self) -> None:
-        """Open what is on disk; `end` is set to the end of the last file until recovery has found the real one."""
+        """Open the files; `end` is the end of the last file until recovery finds the real one."""
         for folder in self._folders:
             self._disk.make_folder(folder)
         files = sorted(
@@ -85,7 +85,7 @@ class CommitLog:
 
     @property
     def start(self) -> PhysicalOffset:
-        """The offset of the oldest byte that is still there; the end when the log is empty."""
+        """The offset of the oldest byte still there; the end if the log is empty."""
         return PhysicalOffset(next(iter(self._segments), self.end))
 
     def segment_at(self, offset: int) -> Segment | None:
@@ -93,12 +93,12 @@ class CommitLog:
         return self._segments.get(offset - offset % self._file_size)
 
     def truncate(self, end: PhysicalOffset) -> None:
-        """Forget everything from `end` on. What lay there reads as never written, also after the next crash.
+        """Forget everything from `end` on. It reads as never written, even after the next crash.
 
-        Otherwise a record of the right size at `end` would bring the old ones behind it back to life.
+        Otherwise a record of the right size at `end` would bring the old ones after it back to life.
         """
         for segment in reversed(self.segments):
-            # A file that begins at the end stays, empty: it may be all that tells where the log is.
+            # An empty file that begins at the end stays: it may be all that says where the log is.
             if segment.start > end:
                 del self._segments[segment.start]
                 segment.delete()
@@ -117,7 +117,7 @@ class CommitLog:
         return self._segments.pop(next(iter(self._segments)))
 
     def close(self) -> None:
-        """Close all files; the one that was made in advance is removed, since RocketMQ's recovery wonders at it."""
+        """Close all files and remove the one created in advance, which RocketMQ's recovery does not expect."""
         self._allocator.shutdown(wait=True)
         if self._spare is not None and self._spare.exception() is None:
             try:
@@ -137,13 +137,13 @@ class CommitLog:
         return 0 if segment is None else segment.end - self.end
 
     def fits(self, size: int) -> bool:
-        """Whether `size` bytes, and a blank record behind them, fit into the current file."""
+        """Whether `size` bytes, followed by a blank record, fit into the current file."""
         return size + BLANK_SIZE <= self.room()
 
     def write(self, data: bytes) -> PhysicalOffset:
         """Append `data`, whole records that fit into the current file, by one write. Returns where they begin.
 
-        OSError when the disk does not take them; then nothing of them is part of the log.
+        OSError if the disk does not take them; then none of them is part of the log.
         """
         at = self.end
         segment = self.segment_at(at)
@@ -165,7 +165,7 @@ class CommitLog:
                 self._torn = False
             segment.write(data, at)
         except OSError:
-            # Part of it may be there. It must not come back to life behind the next record.
+            # Part of it may be there. It must not come back to life after the next record.
             self._torn = True
             with contextlib.suppress(OSError):
                 segment.zero(at)
@@ -173,18 +173,18 @@ class CommitLog:
             raise
 
     def roll(self) -> None:
-        """Go on in the next file, leaving a blank record in the rest of this one. OSError leaves the log as it was."""
+        """Continue in the next file, with a blank record in the rest of this one. OSError leaves the log as it was."""
         segment = self.segment_at(self.end)
         if segment is None:
             self._add(self._create(self.end))
             return
         failpoints.hit("log.roll.begin")
-        # The new file first: if it cannot be made, nothing has changed.
+        # The new file first: if it cannot be created, nothing has changed.
         following = self._next_segment(segment.end)
         failpoints.hit("log.roll.made")
         left = segment.end - self.end
         try:
-            # Others may have filled a file to the last byte; then its end is the end of its last record.
+            # Another broker may have filled a file to the last byte; then its end is the end of its last record.
             if left >= BLANK_SIZE:
                 self._write(segment, encode_blank(left))
         except OSError:
@@ -210,7 +210,7 @@ class CommitLog:
         try:
             self._disk.sync_folder(folder)
         except OSError:
-            # Or the next attempt would find it in its way.
+            # Or it would be in the way of the next attempt.
             segment.delete()
             raise
         logger.info("commit log file %s created", segment.path.name)
@@ -222,7 +222,7 @@ class CommitLog:
     # Reading
 
     def read(self, offset: int, size: int) -> memoryview:
-        """The `size` bytes at `offset`, as a slice of the map. OffsetOutOfRange if they are not there (any more)."""
+        """The `size` bytes at `offset`, as a slice of the map. OffsetOutOfRange if they are not there."""
         segment = self._segments.get(offset - offset % self._file_size)
         if segment is None or offset + size > self.end or offset < 0 or size < 0:
             raise OffsetOutOfRange(f"commit log has no {size} bytes at {offset}")
@@ -232,7 +232,7 @@ class CommitLog:
         return segment.view[at : at + size]
 
     def holds(self, offset: int, size: int) -> bool:
-        """Whether a record of `size` bytes begins at `offset`, as far as its head tells."""
+        """Whether a record of `size` bytes begins at `offset`, judged by its head."""
         try:
             record = self.read(offset, size)
         except OffsetOutOfRange:
@@ -247,6 +247,6 @@ class CommitLog:
 
 
 def is_head_of(record: memoryview, offset: int) -> bool:
-    """Whether these bytes, enough for a head, call themselves a record of this very size and offset."""
+    """Whether these bytes, enough for a head, are that of a record of this size and offset."""
     size, magic, physical = HEAD.unpack_from(record)
     return bool(physical == offset and size == len(record) and magic in (MAGIC_V1, MAGIC_V2))

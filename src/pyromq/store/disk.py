@@ -1,6 +1,6 @@
-"""The few calls by which the store changes a disk, in one place: where they fail is where crashes and full disks hurt.
+"""The few calls by which the store changes a disk: the places where crashes and full disks hurt.
 
-`Disk` is the real one. Tests pass one that runs out of space, fails its fsyncs or forgets what was not flushed.
+`Disk` is the real one. Tests use one that runs out of space, fails its fsyncs or forgets what was not flushed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Disk:
     """The machine's own disk. Every method raises OSError as the system does."""
 
     def write(self, fd: int, data: bytes | bytearray | memoryview, at: int) -> None:
-        """All of `data`, or an error; the system may take it in several steps."""
+        """Write all of `data`, or raise; the system may take it in several steps."""
         written = os.pwrite(fd, data, at)
         if written != len(data):
             view = memoryview(data)
@@ -60,11 +60,11 @@ class Disk:
         return True
 
     def create(self, path: Path, size: int, *, reserve: bool = True) -> int:
-        """A new file of `size` zeros; a descriptor to read and write it. `reserve` takes the space at once, if it can.
+        """Create a file of `size` zeros; returns its descriptor. `reserve` allocates the space at once, if possible.
 
-        The file appears under its name only at its full size, since a shorter one would keep a broker from starting.
+        The file gets its name only at its full size, since a shorter one would keep a broker from starting.
         """
-        # A file without a name until it is whole; a temporary name in this folder would be a stray file after a crash.
+        # The file has no name until it is whole; a temporary name in this folder would be a stray file after a crash.
         fd = self._create_nameless(path, size, reserve)
         if fd is not None:
             return fd
@@ -78,7 +78,7 @@ class Disk:
         return fd
 
     def reserve(self, fd: int, start: int, end: int) -> None:
-        """Take the space for [start, end) now, where the file has none yet, so that writing there will not run out."""
+        """Allocate the space of [start, end) now, so that writing there cannot run out."""
         if start < end:
             try:
                 _fallocate(fd, 0, start, end - start)
@@ -87,7 +87,7 @@ class Disk:
                     raise
 
     def make_folder(self, folder: Path) -> None:
-        """Make `folder`, and those above it that are missing; once this returns they survive a power failure."""
+        """Create `folder` and its missing parents; once this returns they survive a power failure."""
         missing = []
         while not folder.is_dir():
             missing.append(folder)
@@ -97,7 +97,7 @@ class Disk:
             self.sync_folder(folder.parent)
 
     def map(self, fd: int, size: int) -> mmap.mmap:
-        """`fd` as memory to read from."""
+        """Map `fd` into memory, read-only."""
         return mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
 
     def zero(self, fd: int, start: int, end: int) -> None:
@@ -117,7 +117,7 @@ class Disk:
         path.unlink(missing_ok=True)
 
     def used_ratio(self, folder: Path) -> float:
-        """How full the disk of `folder` is, 0 to 1, rounded up to whole percents as RocketMQ does; -1 if unknown."""
+        """How full the disk of `folder` is, 0 to 1, rounded up to whole percent as RocketMQ does; -1 if unknown."""
         try:
             stat = os.statvfs(folder)
         except OSError:
@@ -137,9 +137,9 @@ class Disk:
             os.close(fd)
             raise
         try:
-            # Only with a folder given does Python ask the system to follow the link; an absolute path ignores it.
+            # Python asks the system to follow the link only if a folder is given; an absolute path ignores it.
             os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)
-        except OSError:  # no /proc, or a file system that does not link; whatever else it is will show again
+        except OSError:  # no /proc, or a file system without links; any other error will show again
             os.close(fd)
             return None
         return fd

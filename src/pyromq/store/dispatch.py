@@ -1,4 +1,4 @@
-"""Dispatch: records that are read back from the log get their queue entries and their keys in the index."""
+"""Dispatch: gives records read back from the log their queue entries and index keys."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_STEP = 1024  # records whose keys are hashed together
-_WRITE_EVERY = 64 * _STEP  # records, after which the entries made of them go to the system
+_STEP = 1024  # records hashed together
+_WRITE_EVERY = 64 * _STEP  # records after which their entries go to the system
 _NEVER_WRITTEN = "part of it was never written"
 
 
 class Dispatch:
-    """Gives records that are read back from the log to the queues and the index; `only` some queues, if it says so."""
+    """Passes records read back from the log to the queues and the index; with `only`, to some queues."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class Dispatch:
         self._known: dict[tuple[str, int], ConsumeQueue | None] = {}
         self._newest: ScannedRecord | None = None
         self.count = 0
-        self.fast_count = 0  # of these, how many came together and got their entries together
+        self.fast_count = 0  # how many of these took the fast path
 
     def all(self, records: Iterable[ScannedRecord], is_torn: Callable[[ScannedRecord], bool] | None = None) -> None:
-        """Dispatch records in the order of the log; `finish` must follow the last.
+        """Dispatch records in log order; call `finish` after the last.
 
-        OSError if the disk does not take what came together. CorruptRecord at one that `is_torn`; it is asked about
-        records with zeros where nobody puts any. A gigabyte of records comes by here, so one that is next in its queue
+        OSError if the disk does not take the entries. CorruptRecord at one that `is_torn`, which is asked about
+        records with zeros where none belong. A gigabyte of records may come by here, so one next in its queue
         takes a fast path: 0.7 µs, with its keys 1.2 µs.
         """
         known, known_tags, deleted, index, pack = self._known, self._tags.known, self._deleted, self._index, ENTRY.pack
@@ -70,7 +70,7 @@ class Dispatch:
                     known[topic, queue_id] = queue
             if is_torn is not None and 0 in properties and is_torn(record):  # an int is sought eight times faster
                 raise CorruptRecord(_NEVER_WRITTEN, physical)
-            # A half message has no entry in its queue, nor has one that was rolled back.
+            # Half messages and rolled-back ones have no queue entry.
             if (
                 queue is not None
                 and not sys_flag & sysflag.PREPARED
@@ -113,7 +113,7 @@ class Dispatch:
             self._write_out()
 
     def _extend_queues(self, bulk: Bulk) -> bool:
-        """Give records that are next in their queues their entries; False, and nothing changed, if some are not."""
+        """Add entries for records that are next in their queues; False, with nothing changed, if some are not."""
         runs = bulk.by_queue()
         queues = []
         for run in runs:
@@ -134,12 +134,12 @@ class Dispatch:
         return True
 
     def take_newest(self) -> ScannedRecord | None:
-        """The last record that was dispatched since this was asked."""
+        """The last record dispatched since the last call."""
         newest, self._newest = self._newest, None
         return newest
 
     def finish(self) -> None:
-        """Index the records that have come together, and keep memory flat, however long the log is."""
+        """Index the collected records; keeps memory flat, however long the log is."""
         if self._index is not None:
             self._index.drain()
         if not self.count % _WRITE_EVERY:
@@ -155,7 +155,7 @@ class Dispatch:
             return queue if queue in self._only else None
         if queue is None:
             if queue_id < 0 or not is_folder_name(topic):
-                # Nothing protects these fields of a record. It keeps its place in the log, where its id finds it.
+                # No checksum protects these fields. The record stays in the log, where its id finds it.
                 logger.warning("record at %d: %r, %d cannot be a queue; skipped", physical, topic, queue_id)
                 return None
             queue = self._queues.get(topic, queue_id)

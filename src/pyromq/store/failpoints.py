@@ -1,13 +1,13 @@
-"""Failpoints: named places where a crash would hurt, and where tests let one happen.
+"""Failpoints: named places where a crash would hurt, and where tests can cause one.
 
     failpoints.hit("log.roll.blank")                  # in the store; does nothing unless a test said otherwise
 
     with failpoints.active("log.roll.blank", crash):  # in a test; `crash` is called, and may raise
         ...
 
-A process of its own is told by its environment: `PYROMQ_FAILPOINTS=log.roll.blank=exit:3` ends it at once, as SIGKILL
-would, when it comes there for the third time; `raise` in place of `exit` raises Crashed. Several are separated by
-semicolons. None of these places is passed once per message: one that nobody waits at costs 50 ns.
+A separate process reads its environment: `PYROMQ_FAILPOINTS=log.roll.blank=exit:3` ends it at once, as SIGKILL
+would, the third time it gets there; `raise` instead of `exit` raises Crashed. Separate several by
+semicolons. None of these places is passed per message; an inactive one costs 50 ns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 VARIABLE = "PYROMQ_FAILPOINTS"
-EXIT_CODE = 86  # of a process that ended at a failpoint
+EXIT_CODE = 86  # exit code at a failpoint
 
 NAMES = frozenset(
     {
@@ -64,14 +64,14 @@ NAMES = frozenset(
 
 
 class Crashed(BaseException):
-    """The process is to be thought dead from here on. No Exception, so that nothing of the store handles it."""
+    """The process counts as dead from here on. Not an Exception, so that the store does not handle it."""
 
 
 _actions: dict[str, Callable[[], None]] = {}
 
 
 def hit(name: str) -> None:
-    """Something happens here if a test wants it."""
+    """Run the action of an active failpoint."""
     if _actions:
         action = _actions.get(name)
         if action is not None:
@@ -79,17 +79,17 @@ def hit(name: str) -> None:
 
 
 def crash() -> None:
-    """An action: the process is dead, as far as the test is concerned."""
+    """An action: the process counts as dead for the test."""
     raise Crashed
 
 
 def exit_now() -> None:
-    """An action: the process ends as SIGKILL would end it. Nothing is written, closed or told."""
+    """An action: end the process as SIGKILL would. Nothing is written, closed or reported."""
     os._exit(EXIT_CODE)
 
 
 def nth(count: int, action: Callable[[], None]) -> Callable[[], None]:
-    """`action`, but only when the place is passed for the `count`-th time."""
+    """`action`, but only the `count`-th time the place is passed."""
     left = count
 
     def counted() -> None:
@@ -103,7 +103,7 @@ def nth(count: int, action: Callable[[], None]) -> Callable[[], None]:
 
 @contextlib.contextmanager
 def active(name: str, action: Callable[[], None]) -> Iterator[None]:
-    """Have `action` called, in whatever thread, whenever the failpoint `name` is passed. KeyError if there is none."""
+    """Call `action`, in any thread, whenever the failpoint `name` is passed. KeyError if there is no such name."""
     if name not in NAMES:
         raise KeyError(name)
     _actions[name] = action
@@ -114,7 +114,7 @@ def active(name: str, action: Callable[[], None]) -> Iterator[None]:
 
 
 def activate_from(text: str) -> None:
-    """Activate for good what `text`, the value of the variable, says. ConfigError if it makes no sense."""
+    """Activate for good the failpoints in `text`, the value of the variable. ConfigError if it makes no sense."""
     for part in filter(None, text.split(";")):
         name, _, what = part.partition("=")
         kind, _, count = what.partition(":")

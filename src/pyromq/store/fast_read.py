@@ -1,7 +1,7 @@
-"""The fast path of reading a queue: messages that lie in one file of the log and look like nearly all others do.
+"""The fast path of reading a queue: ordinary messages that lie in one file of the log.
 
-It gives byte for byte what the general path (`read.Reader.general`) gives, or None: if anything is old, odd or damaged,
-the general path reads from the beginning. Few messages take a loop over their entries, many are tested by numpy.
+It returns byte for byte what the general path (`read.Reader.general`) does, or None: if anything is old or damaged,
+the general path starts over. A few messages are read in a loop over their entries, many are tested by numpy.
 
 32 messages of 1 KB side by side, joined: 15 µs, general 19 µs; 1,000: 54 µs, general 510 µs (CPython 3.11).
 """
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
     from .record_table import PropertiesTable
     from .segment import Segment
 
-MAX_EXAMINED = 800  # entries that one read looks at, unless more messages are asked for
-_MANY = 128  # messages that are found together sooner than one by one
+MAX_EXAMINED = 800  # entries per read, unless more messages are asked for
+_MANY = 128  # from this many messages on numpy is faster
 
 
 class PropertiesTest(ABC):
-    """A test of records that looks at nothing but their properties, and can test many together."""
+    """A test of records that looks only at their properties, and can test many together."""
 
     @abstractmethod
     def __call__(self, record: memoryview) -> bool: ...
 
     @abstractmethod
     def of_many(self, properties: PropertiesTable) -> Sequence[bool]:
-        """Whether messages with these properties are selected, one answer for each."""
+        """Whether messages with these properties match, one answer for each."""
 
     @abstractmethod
     def expected(self, wanted: int) -> int:
-        """How many messages to look at for so many that are selected, going by those that were tested before."""
+        """How many messages to look at to find this many matches, judged by earlier tests."""
 
 
 class ReadLimits(NamedTuple):
-    """How much one read may give: bytes and messages, fewer if they are old and may have to come from the disk."""
+    """How much one read may return: bytes and messages, fewer if they are old and may have to come from disk."""
 
-    recent: int  # bytes behind the end of the log that count as being in memory
+    recent: int  # bytes before the end of the log that count as in memory
     in_memory: tuple[int, int]
     on_disk: tuple[int, int]
 
 
 def limits_of(config: StoreConfig, memory: int) -> ReadLimits:
-    """The limits of a store on a machine with so much memory."""
+    """The limits of a store on a machine with this much memory."""
     return ReadLimits(
         memory * config.memory_ratio // 100,
         (config.max_bytes_in_memory, config.max_count_in_memory),
@@ -65,12 +65,12 @@ def limits_of(config: StoreConfig, memory: int) -> ReadLimits:
 def get(
     log: CommitLog, limits: ReadLimits, queue: ConsumeQueue, offset: int, max_count: int, *, joined: bool
 ) -> GetResult | None:
-    """Messages from `offset` on, if they are all in memory, in one file, and as their entries say."""
+    """Messages from `offset` on, if all are in memory, in one file, and match their entries."""
     log_end = int(log.end)
     max_bytes, wanted = limits.in_memory
     if max_count < wanted:
         wanted = max(max_count, 1)
-    # One more than wanted, to know how far the next one is behind.
+    # One more than wanted, to know how far away the next one is.
     entries = queue.entries(offset, wanted + 1)
     if not entries:
         return None
@@ -99,7 +99,7 @@ def get(
 def _few(
     entries: bytes, segment: Segment, file_end: int, wanted: int, max_bytes: int, joined: bool
 ) -> tuple[list[memoryview], int, int, int] | None:
-    """Slices, how many messages, how many bytes, and where the last one lies that was looked at."""
+    """Slices, number of messages, number of bytes, and the place of the last message looked at."""
     view, file_start = segment.view, segment.start
     head_of, magic, least = HEAD.unpack_from, MAGIC_V1, HEAD.size
     slices = []
@@ -134,7 +134,7 @@ def _few(
 def _many(
     entries: bytes, segment: Segment, file_end: int, wanted: int, max_bytes: int, joined: bool
 ) -> tuple[list[memoryview], int, int, int] | None:
-    """As `_few`, for very many: whoever copies a topic asks for thousands at a time."""
+    """As `_few`, for very many: a client that copies a topic asks for thousands at a time."""
     # It needs numpy, which takes a tenth of a second to import.
     from .record_table import RecordTable
 
@@ -151,7 +151,7 @@ def _many(
 def select(
     log: CommitLog, limits: ReadLimits, queue: ConsumeQueue, offset: int, max_count: int, match: PropertiesTest
 ) -> GetResult | None:
-    """What a filter selects, if all it looks at lies in one file, is as its entries say, and is all old or all new."""
+    """What a filter selects, if all it looks at is in one file, matches its entries, and is all old or all recent."""
     # It needs numpy, which takes a tenth of a second to import.
     from .record_table import RecordTable
 

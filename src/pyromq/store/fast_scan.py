@@ -1,7 +1,7 @@
-"""The fast path of reading back a log: many records at once.
+"""The fast path of scanning a log: many records at once.
 
-A gigabyte of records is read back after a crash, and nearly all of them look alike: version 1, hosts of IPv4, no
-transaction, whole. Of those up to a thousand are taken together and tested by numpy, which costs 0.8 µs a record where
+After a crash a gigabyte of records is read back, and nearly all look alike: version 1, IPv4 hosts, no
+transaction, whole. Up to a thousand of those are tested together by numpy, which costs 0.8 µs a record where
 `scan.scan` takes 1.2. All others are left to the general path, `scan`: this module knows no errors.
 """
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from .tags import TagsCodes
 
-MOST = 1024  # records that are taken together
-_FEWEST = 32  # fewer are not worth it
+MOST = 1024  # records per batch
+_FEWEST = 32  # fewer are not worth the effort
 _MOST_BYTES = 16 << 20
 
-# The fields that are wanted of a head of version 1 with hosts of IPv4.
+# The fields needed from a head of version 1 with IPv4 hosts.
 _HEAD = HEAD_LAYOUTS[0].dtype(
     "body_crc", "queue_id", "queue_offset", "physical_offset", "sys_flag", "store_timestamp", "body_length"
 )
@@ -49,7 +49,7 @@ _TOPIC_LENGTH, _PROPERTIES_LENGTH = TOPIC_LENGTH[MAGIC_V1].size, PROPERTIES_LENG
 
 
 class Bulk(NamedTuple):
-    """Records of the fast path that lie side by side, by column."""
+    """Adjacent records of the fast path, by column."""
 
     physical: NDArray[np.int64]
     sizes: NDArray[np.int64]
@@ -74,7 +74,7 @@ class Bulk(NamedTuple):
 
     @property
     def has_zeros(self) -> bool:
-        """Whether there are zeros in some topic or property, where nobody puts any."""
+        """Whether some topic or property contains zeros, which do not belong there."""
         return b"\0" in b"".join(self.properties) or any("\0" in topic for topic in set(self.topics))
 
     @property
@@ -92,7 +92,7 @@ class Bulk(NamedTuple):
         return [Run(self, which) for which in np.split(order, borders)]
 
     def entries(self, tags: TagsCodes) -> NDArray[np.void]:
-        """The entries that the records have in their queues."""
+        """The queue entries of the records."""
         entries = np.empty(len(self), _ENTRY)
         entries["physical_offset"] = self.physical
         entries["size"] = self.sizes
@@ -101,7 +101,7 @@ class Bulk(NamedTuple):
 
 
 class Run:
-    """The records of one queue among many: `which` are their numbers, in the order of the log."""
+    """The records of one queue among many: `which` are their numbers, in log order."""
 
     def __init__(self, bulk: Bulk, which: NDArray[np.intp]) -> None:
         first, last = which[0], which[-1]
@@ -116,30 +116,30 @@ class Run:
 
 
 class FastScanner:
-    """Reads one file of the log, whose first byte has the offset `start`."""
+    """Scans one file of the log, whose first byte has the offset `start`."""
 
     def __init__(self, view: memoryview, start: int, *, check_crc: bool) -> None:
         self._view = view
-        # Slices of a map are bytes at once, those of a view only by a second step.
+        # Slices of a map are bytes at once; slices of a view need a second step.
         self._data: Any = view.obj if isinstance(view.obj, mmap) and len(view.obj) == len(view) else view
         self._start = start
         self._check_crc = check_crc
         self._topics: dict[bytes, str] = {}
 
     def read(self, at: int) -> Bulk | None:
-        """The records from position `at` of the file on; None if too few come before one for the general path."""
+        """The records from position `at` on; None if too few come before one that needs the general path."""
         positions = self._walk(at)
         if len(positions) <= _FEWEST:
             return None
         ends = np.array(positions[1:], np.int64)
         starts = np.array(positions[:-1], np.int64)
-        # One head for each position of the file, overlapping the next; only those of the records are copied.
+        # One head per position of the file, overlapping the next; only those of records are copied.
         heads = np.ndarray((len(self._view) - _HEAD.itemsize + 1,), _HEAD, self._view, 0, (1,))[starts]
         octets = np.frombuffer(self._view, np.uint8)
         body_ends = starts + _HEAD.itemsize + heads["body_length"]
         good = (heads["physical_offset"] == starts + self._start) & (heads["sys_flag"] & _GENERAL_ONLY == 0)
         good &= (heads["body_length"] >= 0) & (body_ends + LENGTHS_SIZE_V1 <= ends)
-        # What follows may only be looked at where that is so; elsewhere something else is, to no effect.
+        # The rest is only valid where that holds; elsewhere it reads other bytes, to no effect.
         body_ends = np.clip(body_ends, starts + _HEAD.itemsize, ends - LENGTHS_SIZE_V1)
         topic_sizes = octets[body_ends].astype(np.int64)
         topic_ends = body_ends + _TOPIC_LENGTH + topic_sizes
@@ -169,7 +169,7 @@ class FastScanner:
         )
 
     def _walk(self, at: int) -> list[int]:
-        """Where records begin, by the size that each claims, and where the last of them ends."""
+        """Where records begin, by the size each claims, and where the last one ends."""
         view, unpack = self._view, SIZE_AND_MAGIC.unpack_from
         length = len(view)
         stop = min(length - MIN_RECORD_SIZE, at + _MOST_BYTES)

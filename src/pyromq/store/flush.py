@@ -1,6 +1,6 @@
-"""Flushing: when what was written reaches the disk, and who waits for it.
+"""Flushing: brings the log to disk, and answers those who wait for it.
 
-One thread syncs the log; the thread that appends never does. All who wait are served by the same fsync, and while it
+One thread syncs the log; the thread that appends never does. One fsync serves all who wait, and while it
 runs the next ones gather: the slower the disk, the more messages share one.
 """
 
@@ -30,14 +30,14 @@ PAGE = 4096
 
 
 def flush_is_due(dirty: int, least_pages: int, since_thorough: float, thorough_interval: float) -> bool:
-    """Whether an asynchronous flush should run now: enough whole pages are dirty, or it has been too long."""
+    """Whether an asynchronous flush should run now: enough dirty pages, or too long since the last one."""
     if dirty <= 0:
         return False
     return dirty // PAGE >= least_pages or since_thorough >= thorough_interval
 
 
 class Flusher:
-    """Keeps the commit log on its way to the disk.
+    """Flushes the commit log.
 
     `flushed` is the offset up to which the log survives a power failure. When fsync fails, what the disk holds is
     unknown and stays so: `error` is set for good, every waiter gets it, and the store must take no more messages.
@@ -50,7 +50,7 @@ class Flusher:
         self._sync = config.flush is FlushDiskType.SYNC_FLUSH
         self._wake = threading.Condition()
         self._waiters: deque[tuple[int, Future[None]]] = deque()
-        # Ten thousand queues take a while to sync. Who waits for the log must not wait for them.
+        # Ten thousand queues take a while to sync. Waiters for the log must not wait for them.
         self._jobs = ThreadPoolExecutor(1, thread_name_prefix="sync")
         self._stopping = False
         self._stopped = False
@@ -64,7 +64,7 @@ class Flusher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Flush what is left, let the jobs be done, and end the threads."""
+        """Flush the rest, finish the jobs, and end the threads."""
         self._jobs.shutdown(wait=True)
         with self._wake:
             self._stopping = True
@@ -73,7 +73,7 @@ class Flusher:
             self._thread.join()
 
     def wait_for(self, end: int) -> Future[None]:
-        """A future that ends once the log up to `end` is on disk; StoreNotWritable if that failed."""
+        """A future that is done once the log up to `end` is on disk; StoreNotWritable if that failed."""
         future: Future[None] = Future()
         if self.error is not None:
             future.set_exception(self._failure())
@@ -95,9 +95,9 @@ class Flusher:
                 self._wake.notify()
 
     def run(self, job: Callable[[], None]) -> Future[None]:
-        """Have `job`, which syncs other files, run in another thread, once all that the log has now is on disk.
+        """Run `job`, which syncs other files, in another thread, once the current log is on disk.
 
-        Jobs are done one after the other. An error in one counts as a failed flush.
+        Jobs run one after the other. An error in one counts as a failed flush.
         """
         flushed = self.wait_for(int(self._log.end))
 
@@ -138,7 +138,7 @@ class Flusher:
                     return
 
     def _flush(self) -> None:
-        # The end first: whatever is written while the files are synced belongs to the next flush.
+        # Take the end first: whatever is written during the sync belongs to the next flush.
         end = int(self._log.end)
         try:
             for segment in self._log.segments:
@@ -151,7 +151,7 @@ class Flusher:
             if self._on_flushed is not None:
                 self._on_flushed()
         except Exception as exc:
-            # The error's journey ends here, whatever it is: it is given to all who wait, now and later.
+            # Any error ends here: it goes to all who wait, now and later.
             self._fail(exc)
 
     def _answer(self, waiters: deque[tuple[int, Future[None]]]) -> None:

@@ -41,7 +41,7 @@ ENTRY_LAYOUT = Layout(
     tags_code="q",  # hash of the tag, 0 without one; delivery time while delayed; address of a unit of the ext files
 )
 ENTRY = ENTRY_LAYOUT.struct
-# Stands for a message that is not in the queue: before the first one, or in a hole.
+# Stands for a message that is not in the queue: before the first, or in a hole.
 PRE_BLANK = ENTRY.pack(0, 0x7FFFFFFF, 0)
 PRE_BLANK_SIZE = 0x7FFFFFFF
 
@@ -52,7 +52,7 @@ EXT_UNIT = Layout(
     store_timestamp="q",
     bitmap_size="h",  # bytes of the bitmap, which follow
 ).struct
-EXT_END = -1  # in place of a size: the rest of this file is unused
+EXT_END = -1  # instead of a size: the rest of this file is unused
 MAX_EXT_ADDRESS = -(2**31) - 1
 EXT_BASE = -(2**63)
 
@@ -106,7 +106,7 @@ class SegmentFile(NamedTuple):
 
 
 def segment_name(start: int) -> str:
-    """The name of the segment whose first byte has the offset `start`."""
+    """The file name of the segment that begins at `start`."""
     return f"{start:020d}"
 
 
@@ -119,15 +119,15 @@ def is_index_name(name: str) -> bool:
 
 
 def index_size(slots: int, entries: int) -> int:
-    """Bytes of an index file with this geometry, which the file itself does not tell."""
+    """Bytes of an index file with this geometry, which the file itself does not record."""
     return INDEX_HEADER.size + slots * INDEX_SLOT.size + entries * INDEX_ENTRY.size
 
 
 def segment_files(folder: Path, size: int, *, remove_empty: Callable[[Path], None] | None = None) -> list[SegmentFile]:
     """The segments in `folder`, in order. StoreError names the path of whatever does not belong there.
 
-    RocketMQ refuses to start on a stray file or a wrong size, so we must not hide them. As 5.x does, folders are passed
-    over and so is a last file without a single byte, which a crash of RocketMQ leaves behind; `remove_empty` gets it.
+    RocketMQ refuses to start on a stray file or a wrong size, so we must not hide them. As in 5.x, folders are skipped,
+    and so is an empty last file, which a crash of RocketMQ leaves behind; `remove_empty` gets it.
     """
     files = []
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
@@ -150,7 +150,7 @@ def segment_files(folder: Path, size: int, *, remove_empty: Callable[[Path], Non
 
 
 def queue_folders(root: Path, kind: str = CONSUME_QUEUE) -> Iterator[tuple[str, int, Path]]:
-    """Topic, queue id and folder of every queue in the store at `root`. What is no number is passed over."""
+    """Topic, queue id and folder of every queue in the store at `root`. Names that are not numbers are skipped."""
     base = root / kind
     for topic in sorted(base.iterdir()) if base.is_dir() else ():
         if not topic.is_dir():
@@ -161,7 +161,7 @@ def queue_folders(root: Path, kind: str = CONSUME_QUEUE) -> Iterator[tuple[str, 
 
 
 def refuse_foreign_store(root: Path) -> None:
-    """StoreError for stores of a kind that is not ours to open."""
+    """StoreError for kinds of stores that we cannot open."""
     if (root / CONSUME_QUEUE / "CURRENT").exists():
         raise StoreError(f"{root} keeps its queues in RocksDB, which PyroMQ does not read")
     for path in root.glob("dledger-*"):

@@ -1,4 +1,4 @@
-"""What reading a queue gives, whichever path it takes."""
+"""The result of reading a queue."""
 
 from __future__ import annotations
 

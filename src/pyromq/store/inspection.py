@@ -1,10 +1,10 @@
-"""What is in a store, read off its files without opening it: nothing is written and no lock is taken.
+"""Inspects a store by its files, without opening it: writes nothing and takes no lock.
 
     found = inspect_store(Path("data"))
     found.log.end, sum(queue.messages for queue in found.queues)
 
-Stores of RocketMQ are read alike. Of a store that is in use the figures are those of a moment ago. Only the ends of the
-queues are looked at, and of the log what no queue knows yet; whether all of it is sound is for `check_store` to say.
+RocketMQ's stores work, too. For a store in use, the figures are those of a moment ago. Only the ends of the
+queues are read, and the part of the log that no queue has yet; `check_store` tells whether all of it is sound.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
     from .config import StoreConfig
     from .scan import ScannedRecord
 
-_BLOCK = 512  # bytes that `st_blocks` counts by, whatever the file system has
-_CHUNK = 1024  # entries that are read together where many are passed over
+_BLOCK = 512  # unit of `st_blocks` in bytes, on any file system
+_CHUNK = 1024  # entries per read where many are skipped
 
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """The commit log: its files, and from which byte to which it has messages. Times are store times, 0 for none.
+    """The commit log: its files, and the range of bytes with messages. Times are store times, 0 for none.
 
-    `torn_at` is where it cannot be read on; behind it there may be more. `bytes_on_disk` is less than the sum of the
-    files where these have holes.
+    `torn_at` is where it becomes unreadable; more may follow. `bytes_on_disk` is less than the sum of the
+    file sizes if files have holes.
     """
 
     files: int
@@ -70,7 +70,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A consume queue: its messages that are still in the log have the offsets from `begin` up to before `end`."""
+    """A consume queue: its messages still in the log have the offsets from `begin` to before `end`."""
 
     topic: str
     queue_id: int
@@ -86,7 +86,7 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """The index, of the only kind there is: a header, hash slots, chained entries. `files` without one are empty."""
+    """The index files. Those without a header are empty."""
 
     files: int
     slots: int
@@ -98,10 +98,10 @@ class IndexFacts:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """A store. `user` has it open, "" if nobody has or nobody can tell; `is_clean` if it was closed and not killed.
+    """A store. `user` has it open, "" if nobody does or it is unknown; `is_clean` if it was closed and not killed.
 
-    `checkpoint` has the times up to which log, queues and index are on disk. `topics` and `groups` are how many the
-    config files know, None where there is no such file.
+    `checkpoint` has the times up to which log, queues and index are on disk. `topics` and `groups` count those in the
+    config files, None without such a file.
     """
 
     user: str
@@ -115,7 +115,7 @@ class StoreFacts:
 
 
 def inspect_store(root: Path, config: StoreConfig | None = None) -> StoreFacts:
-    """What is in the store at `root`. Sizes of files are taken from the files. StoreError if it is none of ours."""
+    """Inspect the store at `root`. File sizes are taken from the files. StoreError if it is not a store we know."""
     try:
         return _inspect(root, StoreCheck(root, config, given=()).config)
     except OSError as exc:
@@ -159,14 +159,14 @@ class _Log:
         self.begin = files[0].start if files else 0
 
     def store_time(self, physical: int) -> int:
-        """When the record at `physical` was stored; 0 if there is none."""
+        """When the record at `physical` was stored; 0 if there is no record."""
         head = self._read(physical, MIN_RECORD_SIZE)
         if len(head) < MIN_RECORD_SIZE or SIZE_AND_MAGIC.unpack_from(head)[1] not in (MAGIC_V1, MAGIC_V2):
             return 0
         return store_timestamp_of(memoryview(head))
 
     def facts(self, known: _End) -> LogFacts:
-        """What there is to say, given that queues know of records up to `known`."""
+        """The facts, given that queues have the records up to `known`."""
         end, torn_at = self._end(known)
         head = self._read(self.begin, MIN_RECORD_SIZE)
         magic = SIZE_AND_MAGIC.unpack_from(head)[1] if len(head) >= SIZE_AND_MAGIC.size else 0
@@ -183,14 +183,14 @@ class _Log:
         )
 
     def _end(self, end: _End) -> tuple[_End, int | None]:
-        """The end of the last record behind `end`, and where the log cannot be read on, if so."""
+        """The end of the last record after `end`, and where the log becomes unreadable, if it does."""
         while (file := self._files.get(end.physical - end.physical % self._size)) is not None:
             try:
                 for record in _records(file, end.physical):
                     end = _End(record.physical_offset + record.size, record.store_timestamp)
             except CorruptRecord as exc:
                 return end, exc.offset
-            # Behind the last record of a file lies a blank one, if there is a file that goes on.
+            # If another file follows, a blank record ends this one.
             following = file.start + self._size
             if not self.store_time(following):
                 break
@@ -212,12 +212,12 @@ def _queue(topic: str, queue_id: int, folder: Path, size: int, log: _Log) -> tup
         (first, _), (last, length) = queue.entry(begin), queue.entry(end - 1)
     last_time = 0 if length == PRE_BLANK_SIZE else log.store_time(last)
     facts = QueueFacts(topic, queue_id, begin, end, log.store_time(first), last_time)
-    # An entry whose record is not there says nothing about the log.
+    # An entry without its record says nothing about the log.
     return facts, _End(last + length, last_time) if last_time else _End(0, 0)
 
 
 class _Entries:
-    """The entries of one queue, by their number. Closes its files when it is left."""
+    """The entries of one queue by number. A context manager that closes its files."""
 
     def __init__(self, files: Sequence[FoundSegment], size: int) -> None:
         self._files = {file.start: file.path for file in files}
@@ -233,7 +233,7 @@ class _Entries:
             os.close(fd)
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Where the record lies and how long it is; nothing where nothing was written."""
+        """Place and size of the record; zeros if the entry was never written."""
         data = self._read(number, 1)
         if len(data) < ENTRY.size:
             return 0, 0
@@ -241,7 +241,7 @@ class _Entries:
         return physical, size
 
     def end(self) -> int:
-        """The number behind the last entry: those of a file are written from its beginning."""
+        """The number after the last entry: a file is written from its beginning."""
         for start in reversed(self._starts):
             first = start // ENTRY.size
             numbers = range(first, first + self._size // ENTRY.size)
@@ -251,11 +251,11 @@ class _Entries:
         return self._starts[0] // ENTRY.size if self._starts else 0
 
     def search(self, physical: int, end: int) -> int:
-        """The first entry of a record at or behind `physical`; `end` if there is none."""
+        """The first entry of a record at or after `physical`; `end` if there is none."""
         low, high = self._first_real(self._starts[0] // ENTRY.size if self._starts else 0, end), end
         while low < high:
             middle = (low + high) // 2
-            # A filler, which stands for a message that is gone, says nothing about its place.
+            # A filler, which stands for a lost message, has no place.
             probe = self._first_real(middle, high)
             if probe < high and self.entry(probe)[0] < physical:
                 low = probe + 1
@@ -265,11 +265,11 @@ class _Entries:
 
     def _first_real(self, low: int, high: int) -> int:
         """The first number from `low` on that stands for a message, `high` if there is none before it."""
-        count = 1  # most often it is the very first
+        count = 1  # usually the very first
         while low < high:
             data = self._read(low, min(count, high - low))
             entries = len(data) // ENTRY.size
-            if not entries:  # a file is missing, or was cut; the next may be far away
+            if not entries:  # a file is missing or was cut; the next may be far away
                 later = bisect.bisect_right(self._starts, low * ENTRY.size)
                 low = self._starts[later] // ENTRY.size if later < len(self._starts) else high
                 continue
@@ -281,7 +281,7 @@ class _Entries:
         return min(low, high)
 
     def _read(self, number: int, count: int) -> bytes:
-        """Up to so many entries, never beyond the end of a file."""
+        """Up to this many entries, never beyond the end of a file."""
         position = number * ENTRY.size
         start = position - position % self._size
         if start not in self._files:
@@ -296,7 +296,7 @@ def _records(file: FoundSegment, at: int) -> Iterator[ScannedRecord]:
     if file.length:
         with file.path.open("rb") as opened:
             view = mmap(opened.fileno(), file.length, access=ACCESS_READ)
-        # Unmapped when nobody looks at it any more, which an error may do for a while.
+        # Unmapped once nothing refers to it any more; an error may for a while.
         yield from scan(memoryview(view), at - file.start, file.start, check_crc=False)
 
 

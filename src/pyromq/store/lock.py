@@ -1,8 +1,8 @@
 """The lock that keeps a second process off the files of a store.
 
-RocketMQ takes it with Java's FileLock, which is a POSIX lock on the first byte; so do we, and each refuses the other's
-store. A POSIX lock belongs to the process and is lost with *any* descriptor of the file that the process closes, so
-this module keeps a list of its own and never opens the file of a store that is locked already.
+RocketMQ uses Java's FileLock, a POSIX lock on the first byte; so do we, and each refuses a store in use by the other.
+A POSIX lock belongs to the process and is lost when the process closes *any* descriptor of the file, so
+this module keeps its own list and never opens the file of a store that it has locked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _held: set[Path] = set()
 
 
 class StoreLock:
-    """Locked from the moment it is made until `close`, or until the process ends in whatever way."""
+    """Locked from its creation until `close`, or until the process ends in any way."""
 
     def __init__(self, root: Path) -> None:
         """StoreError if the store at `root` is in use, in this process or another, or cannot be locked."""
@@ -65,7 +65,7 @@ class StoreLock:
             raise StoreError(f"cannot write {self._path}: {exc.strerror}") from exc
 
     def close(self) -> None:
-        """Let others in. The file stays; removing it would let two processes lock two files of the same name."""
+        """Release the lock. The file stays; removing it would let two processes lock two files of the same name."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -79,7 +79,7 @@ class StoreLock:
 
 
 def _holder(fd: int) -> str:
-    """Who has the lock, if the system tells: a process of another machine or container has no number here."""
+    """Who holds the lock, if the system tells: a process on another machine or in another container has no pid here."""
     if sys.platform != "linux":
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Descriptors for many small files, of which only some are open at a time."""
+"""A cache of descriptors for many small files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 class OpenFiles:
-    """Descriptors of queue files, opened when they are needed; those used longest ago are closed first.
+    """Descriptors of queue files, opened on demand; the least recently used are closed first.
 
-    When the process has no more descriptors, half of those kept here are given up and the call is tried again.
+    When the process runs out of descriptors, half of those kept here are closed and the call is retried.
     """
 
     def __init__(self, disk: Disk, limit: int = 256) -> None:
@@ -31,7 +31,7 @@ class OpenFiles:
         return len(self._open)
 
     def get(self, path: Path | str) -> int:
-        """A descriptor of the file at `path`, to be used at once and not kept. OSError if it cannot be opened."""
+        """A descriptor of the file at `path`: use it at once, do not keep it. OSError if it cannot be opened."""
         name = os.fspath(path)
         fd = self._open.get(name)
         if fd is not None:
@@ -45,7 +45,7 @@ class OpenFiles:
         return self._keep(os.fspath(path), lambda: self.disk.create(path, size, reserve=False))
 
     def forget(self, path: Path) -> None:
-        """Close the descriptor of `path`, if there is one: the file is about to go."""
+        """Close the descriptor of `path`, if any: the file is about to be deleted."""
         fd = self._open.pop(os.fspath(path), None)
         if fd is not None:
             os.close(fd)

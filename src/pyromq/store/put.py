@@ -1,9 +1,9 @@
-"""The hot path of a message: from what a producer sent to bytes in the commit log, many messages by one write.
+"""Appending: turns messages into records in the commit log, many by one write. The hot path of every send.
 
-`Appender.put` takes all that arrived, gives each message its offsets and time, joins the records and writes them; then,
-in the same turn, come the queue entries. Its cost per message is the broker's, so there are two paths. The fast one is
+`Appender.put` takes all new messages, gives each its offsets and time, joins the records and writes them; then,
+in the same turn, it adds the queue entries. Its cost dominates the broker's, so there are two paths. The fast one is
 a loop without calls for short messages with IPv4 hosts that belong to no transaction. The general one, `_measure` and
-`_place`, takes any message, says what is wrong with it and goes on in the next file. They write the same bytes.
+`_place`, takes any message, reports what is wrong with it and rolls to the next file. Both write the same bytes.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
     # Messages for one queue. Several are a batch: they lie side by side in one file, or are not stored at all.
     Unit: TypeAlias = tuple[ConsumeQueue, Sequence[MessageRecord]]
 
-_OVERHEAD = 64 * 1024  # what a record may have beyond the largest body
+_OVERHEAD = 64 * 1024  # room beyond the largest body
 _V4 = sysflag.HOST_V4_LENGTH
 _HOST_LENGTHS = (sysflag.HOST_V4_LENGTH, sysflag.HOST_V6_LENGTH)
 _NO_HOSTS = ~sysflag.HOSTS_MASK
-_HOSTLESS_SIZE = HEADS[0].size - 2 * _V4 + PROPERTIES_LENGTH.size  # of a record without topic and hosts
+_HOSTLESS_SIZE = HEADS[0].size - 2 * _V4 + PROPERTIES_LENGTH.size  # size of a record without topic and hosts
 _MAX_FIXED_SIZE = HEADS[3].size + PROPERTIES_LENGTH.size
 
 _LENGTHS = tuple(map(PROPERTIES_LENGTH.pack, range(props.MAX_LENGTH + 1)))  # of any properties
 _NO_END = bytes(props.MAX_LENGTH + 1)  # no properties end with it
-# Transactions go without entries, and long hosts change the layout of the head.
+# Transactions get no entries, and long hosts change the layout of the head.
 _GENERAL_ONLY = sysflag.HOSTS_MASK | sysflag.TRANSACTION_MASK
 
 
 class PutStatus(Enum):
-    """How storing a message ended, by RocketMQ's names. After the first four it is stored."""
+    """The outcome of storing a message, by RocketMQ's names. With the first four it is stored."""
 
     PUT_OK = "PUT_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -72,7 +72,7 @@ _NOT_WRITTEN = (PutStatus.UNKNOWN_ERROR, PutStatus.CREATE_MAPPED_FILE_FAILED)
 
 
 class PutResult(msgspec.Struct, frozen=True, gc=False):
-    """Where a message lies, if it was stored; `error` says why not, or what is uncertain about it."""
+    """Where a message lies if it was stored; `error` says why not, or what is uncertain."""
 
     status: PutStatus
     physical_offset: int = -1
@@ -82,7 +82,7 @@ class PutResult(msgspec.Struct, frozen=True, gc=False):
     error: str = ""
 
     def with_status(self, status: PutStatus, reason: str) -> PutResult:
-        """The same place, with what is uncertain about it."""
+        """The same place with another status."""
         return msgspec.structs.replace(self, status=status, error=reason)
 
 
@@ -109,39 +109,39 @@ class Appender:
         self._batch = _Batch(0, 0)
         # The store time of the newest message.
         self.last_timestamp = 0
-        # Queues that got entries since somebody took the table, in the order of the first entry.
+        # Queues that got entries since the table was last taken, in the order of their first entry.
         self.touched: dict[ConsumeQueue, object] = {}
 
     @property
     def max_message_size(self) -> int:
-        """The largest body that is taken."""
+        """The largest body accepted."""
         return self._max_message_size
 
     @max_message_size.setter
     def max_message_size(self, size: int) -> None:
         self._max_message_size = size
-        # Body, properties and topic of so few bytes together break no limit.
+        # Body, properties and topic this small together break no limit.
         self._max_fast = min(size, props.MAX_LENGTH, self._log.file_size - BLANK_SIZE - _MAX_FIXED_SIZE)
 
     def put(self, units: Sequence[Unit]) -> list[PutResult]:
         """Store messages in this order; one result for each message, in the same order.
 
-        Their offsets and store times are given here, whatever the records say. Whoever reads a queue finds its messages
-        as soon as this returns. A unit is stored as a whole or, as its results say, not at all. When a write fails,
-        nothing behind it is stored either: a message put behind another that `fits` is never there without it.
+        Offsets and store times are assigned here, whatever the records say. Readers of a queue find its messages
+        as soon as this returns. A unit is stored as a whole or not at all, as its results say. When a write fails,
+        nothing after it is stored either: a message put after another that `fits` is never there without it.
         """
         results: list[PutResult] = []
         try:
             return self._put(units, results)
         except (struct.error, MessageRefused) as exc:
-            # Some value does not fit its field. Which one is found out by storing unit by unit.
+            # Some value does not fit its field. Storing unit by unit finds out which.
             for queue, mark in self._batch.queues.items():
                 queue.reset(mark)
             del results[self._batch.first_result :]
             return self._put_singly(units, results, str(exc))
 
     def put_again(self, unit: Unit) -> list[PutResult]:
-        """As `put`, for messages that were taken before and may be longer than what is taken now."""
+        """As `put`, for messages that were accepted before and may be longer than allowed now."""
         limit = self.max_message_size
         self.max_message_size = max(limit, self._log.file_size)
         try:
@@ -150,7 +150,7 @@ class Appender:
             self.max_message_size = limit
 
     def fits(self, queue: ConsumeQueue, record: MessageRecord) -> bool:
-        """Whether a message breaks no limit of what is taken now."""
+        """Whether a message is within the current limits."""
         try:
             self._measure(queue, (record,))
         except MessageRefused:
@@ -158,7 +158,7 @@ class Appender:
         return True
 
     def _put_singly(self, units: Sequence[Unit], results: list[PutResult], error: str) -> list[PutResult]:
-        """Store the units that have no results yet one by one; if it is only one, it is the one with the `error`."""
+        """Store the units without results one by one; a single one must be the one with the `error`."""
         if len(units) == 1:
             illegal = PutResult(PutStatus.MESSAGE_ILLEGAL, error=f"a field does not fit into a record: {error}")
             return [illegal] * len(units[0][1])
@@ -185,7 +185,7 @@ class Appender:
         good_born_host = good_store_host = b""
         last_tag, last_code = _NO_END, 0
         for queue, records in units:
-            # The fast path: `_measure` and `_place` for nearly every message, and the least that can be done for it.
+            # The fast path: `_measure` and `_place` for nearly every message, with the least possible work.
             if queue.has_fast_path and (len(records) == 1 or self._are_fast(queue, records, limit - position)):
                 for record in records:
                     body, properties, sys_flag = record.body, record.properties, record.sys_flag
@@ -197,13 +197,13 @@ class Appender:
                         size >= max_fast
                         or end > limit
                         or sys_flag & _GENERAL_ONLY
-                        # Mostly those of the message before; comparing them so is cheaper than their lengths.
+                        # Mostly those of the previous message; comparing identity is cheaper than lengths.
                         or (born_host is not good_born_host and len(born_host) != _V4)
                         or (store_host is not good_store_host and len(store_host) != _V4)
                     ):
                         break
                     good_born_host, good_store_host = born_host, store_host
-                    # tags.of_tag, without the call, and without the search if all is as in the message before
+                    # tags.of_tag, without the call, and without the search if all is as in the previous message
                     if properties.endswith(last_tag):
                         tags_code: int | None = last_code
                     else:
@@ -254,7 +254,7 @@ class Appender:
                 results += [PutResult(PutStatus.MESSAGE_ILLEGAL, error=str(exc))] * len(records)
                 continue
             if position + size > limit:
-                # What was placed goes into this file, the rest into the next one.
+                # What is placed so far goes into this file, the rest into the next.
                 failed = self._write(batch, results)
                 if failed is not None:
                     return results + [failed] * (sum(len(unit[1]) for unit in units) - len(results))
@@ -277,7 +277,7 @@ class Appender:
         return results
 
     def _are_fast(self, queue: ConsumeQueue, records: Sequence[MessageRecord], room: int) -> bool:
-        """Whether all records of a batch can take the fast path, since a part of it never is stored."""
+        """Whether all records of a batch can take the fast path: a batch is never stored in part."""
         total = queue.fixed_size * len(records)
         for record in records:
             size = len(record.body) + len(record.properties)
@@ -294,14 +294,14 @@ class Appender:
     def _place(
         self, batch: _Batch, queue: ConsumeQueue, topic_field: bytes, record: MessageRecord, position: int
     ) -> PutResult:
-        """Make record and queue entry of a message at `position` in the log."""
+        """Make the record and queue entry of a message at `position` in the log."""
         body, properties = record.body, record.properties
-        # The sender's host bits do not count: a record that lies about them ends the log at the next start.
+        # Ignore the sender's host bits: a record that lies about them would end the log at the next start.
         sys_flag = _with_hosts(record.sys_flag & _NO_HOSTS, record.born_host, record.store_host)
         head = HEADS[sys_flag >> sysflag.HOSTS_SHIFT & 3]
         size = head.size + len(body) + len(topic_field) + PROPERTIES_LENGTH.size + len(properties)
         queue_offset = 0
-        if not sys_flag & sysflag.PREPARED:  # nor rolled back: it has an entry in its queue
+        if not sys_flag & sysflag.PREPARED:  # neither prepared nor rolled back: it has a queue entry
             queue_offset = int(queue.max_offset)
             if queue not in batch.queues:
                 batch.queues[queue] = queue.mark()
@@ -336,16 +336,16 @@ class Appender:
         return PutResult(_OK, position, queue_offset, batch.store_time, size)
 
     def _write(self, batch: _Batch, results: list[PutResult]) -> PutResult | None:
-        """Write what was placed, by one write. If the disk does not take it, nothing of it was ever there.
+        """Write what was placed, by one write. If the disk does not take it, all of it is undone.
 
-        Gives the result that all of it has then.
+        Returns the common result in that case.
         """
         if not batch.pieces:
             return None
         try:
             self._log.write(b"".join(batch.pieces))
         except OSError as exc:
-            # No reader has run in between, so nobody has seen the entries that are taken back.
+            # No reader has run in between, so nobody has seen these entries.
             for queue, mark in batch.queues.items():
                 queue.reset(mark)
             failed = PutResult(PutStatus.UNKNOWN_ERROR, error=f"cannot write the commit log: {exc}")
@@ -360,7 +360,7 @@ class Appender:
         return None
 
     def _measure(self, queue: ConsumeQueue, records: Sequence[MessageRecord]) -> tuple[int, bytes]:
-        """Bytes that `records` take in the log, and the topic field of each. MessageRefused if they break a limit."""
+        """The bytes that `records` take in the log, and the topic field of each. MessageRefused beyond a limit."""
         topic_field = queue.topic_field or self._long_topic(queue.topic)
         total = 0
         for record in records:
@@ -376,7 +376,7 @@ class Appender:
         return total, topic_field
 
     def _long_topic(self, topic: str) -> bytes:
-        """The topic field of a record of version 2, for topics that do not fit one of version 1."""
+        """The topic field of a version 2 record, for topics too long for version 1."""
         size = len(topic.encode())
         limit = MAX_RETRY_TOPIC_LENGTH if is_retry_topic(topic) else MAX_TOPIC_LENGTH
         if size > limit:
@@ -389,7 +389,7 @@ class Appender:
 
 
 def _with_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
-    """`sys_flag` with the bits of these hosts. MessageRefused if one is no host."""
+    """`sys_flag` with the bits of these hosts. MessageRefused if one is not a host."""
     for host in (born_host, store_host):
         if len(host) not in _HOST_LENGTHS:
             raise MessageRefused(f"a host of {len(host)} bytes")
@@ -397,7 +397,7 @@ def _with_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
 
 
 class _Batch:
-    """What one write takes with it: its bytes, and the queues as they were before it."""
+    """One write: its bytes, and the queues as they were before it."""
 
     __slots__ = ("first_result", "odd", "pieces", "queues", "store_time")
 
@@ -406,11 +406,11 @@ class _Batch:
         self.store_time = store_time
         self.pieces: list[bytes] = []
         self.queues: dict[ConsumeQueue, tuple[int, int, int]] = {}
-        # Where pieces begin of which the index gets another head, or None: nothing.
+        # Where records begin whose head is replaced for the index; None leaves the record out.
         self.odd: list[tuple[int, bytes | None]] = []
 
     def for_index(self) -> list[bytes]:
-        """The pieces of the records to be indexed."""
+        """The pieces of the records to index."""
         pieces = self.pieces
         for at, head in reversed(self.odd):
             if head is None:

@@ -1,4 +1,4 @@
-"""Reading a queue: which messages a pull gets, and where the next one should begin (docs/spec/store.md 9).
+"""Reads a queue: which messages a pull gets, and where the next pull should begin (docs/spec/store.md 9).
 
 There are two paths. The general one, here, reads messages of any kind and copes with damage; the fast one, in
 `fast_read`, gives the same for those that are in memory, in one file and whole, and None for all others.
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reader:
-    """Reads queues of one store. Sizes and counts are limited as RocketMQ limits them, less for old messages."""
+    """Reads queues of one store. Sizes and counts are limited as in RocketMQ, more tightly for old messages."""
 
     def __init__(self, log: CommitLog, config: StoreConfig, memory: int) -> None:
         self._log = log
@@ -38,7 +38,7 @@ class Reader:
         self.limits = limits_of(config, memory)
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """Go by other limits from now on."""
+        """Use other limits from now on."""
         self.limits = limits_of(config, self._memory)
 
     def get(
@@ -54,7 +54,7 @@ class Reader:
     ) -> GetResult:
         """Messages of `queue` from `offset` on: at most `max_count`, those whose tags code and record match.
 
-        `units` may rule out a message by what the ext files say of it; most have nothing there. `match` is given what
+        `units` may rule out a message by its unit in the ext files; most have none. `match` gets what
         a queue entry points to, which need not be a whole record if the entry is damaged. `joined` is for callers that
         send the records on: those that lie side by side may be one slice.
         """
@@ -89,7 +89,7 @@ class Reader:
         match: Callable[[memoryview], bool] | None = None,
         units: Callable[[ExtUnit], bool] | None = None,
     ) -> GetResult:
-        """As `get` for an offset in the queue, by the general path, which takes messages of any kind one by one."""
+        """As `get` for an offset in the queue, by the general path, which reads any message, one by one."""
         entries = queue.entries(offset, max(MAX_EXAMINED, max_count))
         if not entries:
             next_offset = queue.next_file_offset(offset)
@@ -98,7 +98,7 @@ class Reader:
         log_end = int(log.end)
         recent, in_memory, on_disk = self.limits
         recent_from = log_end - recent
-        # The file that holds the entry before; most often this one's too.
+        # The file of the previous entry; usually this one's, too.
         view = None
         file_start = file_end = 0
         unpack_head = HEAD.unpack_from
@@ -128,13 +128,13 @@ class Reader:
                 if segment is None:
                     removed = True
                     if 0 <= physical < log_end:
-                        # Cleaned up since; so is all that lies in the same file.
+                        # Deleted since, and so is everything else in the same file.
                         removed_below = physical - physical % log.file_size + log.file_size
                     continue
                 view, file_start, file_end = segment.view, segment.start, min(segment.end, log_end)
             assert view is not None
             record = view[physical - file_start : physical - file_start + record_size]
-            # First of all, because it refuses most of them where there are many: what it takes must be a record still.
+            # Test this first, since it rejects most messages; what it accepts must still be a record.
             if match is not None and not match(record):
                 continue
             try:
@@ -147,7 +147,7 @@ class Reader:
                 or physical + record_size > file_end
                 or (magic != MAGIC_V1 and magic != MAGIC_V2)
             ):
-                # The entry is damaged. Whatever lies there, it is not this message.
+                # The entry is damaged: whatever lies there is not this message.
                 logger.warning("%r: entry %s points to no record", queue, offset + examined - 1)
                 removed = True
                 continue
@@ -170,7 +170,7 @@ class Reader:
         )
 
     def store_time(self, queue: ConsumeQueue, offset: int) -> int:
-        """When the message at `offset` was stored; -1 if it is not there."""
+        """When the message at `offset` was stored; -1 if it does not exist."""
         entry = queue.entry(offset)
         if entry is None or not self._log.holds(entry[0], entry[1]):
             return -1
@@ -186,7 +186,7 @@ class Reader:
         bound = timestamp + 1 if upper else timestamp
         while low < high:
             middle = (low + high) // 2
-            # A filler has no time; the first message behind it has.
+            # A filler has no time; use the first message after it.
             probe = queue.first_real(middle, high)
             if probe < high and self.store_time(queue, probe) < bound:
                 low = probe + 1
@@ -208,6 +208,6 @@ def _matches(
     tags: Callable[[int], bool],
     units: Callable[[ExtUnit], bool] | None,
 ) -> bool:
-    """Whether the unit of which an entry has only the address matches. If it is lost, what comes later decides."""
+    """Whether the unit behind an entry's address matches. True if it is lost: later tests decide."""
     unit = None if ext is None else ext.unit(address)
     return unit is None or (tags(unit.tags_code) and (units is None or units(unit)))

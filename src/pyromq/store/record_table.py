@@ -1,7 +1,7 @@
-"""Many messages of a queue at once: where they lie, and what properties they have.
+"""Many messages of a queue at once: where they lie, and their properties.
 
-A pull may look at hundreds of messages, to send a few of them or all. Nearly all look alike: version 1, hosts of IPv4,
-whole, in one file. Those numpy tests together: 0.1 µs a message, where a loop over entries takes 0.5 and
+A pull may look at hundreds of messages, to send a few of them or all. Nearly all look alike: version 1, IPv4 hosts,
+whole, in one file. numpy tests those together: 0.1 µs a message, where a loop over entries takes 0.5 and
 `protocol.record` another 0.3 for the properties. All others are left to the general path: this module knows no errors.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ENTRY = ENTRY_LAYOUT.dtype()
-# The fields that are wanted of a head of version 1 with hosts of IPv4.
+# The fields needed from a head of version 1 with IPv4 hosts.
 _HEAD = HEAD_LAYOUTS[0].dtype("total_size", "magic", "physical_offset", "sys_flag", "body_length")
 _MAX_TOPIC = MAX_TOPIC_LENGTH[MAGIC_V1]
 _MAX_WIDTH = 1024  # bytes of a row; messages with longer properties are tested one by one
@@ -33,7 +33,7 @@ SEPARATOR = ord(ITEM_SEPARATOR)
 
 
 class RecordTable:
-    """The messages that some entries of a queue name, by their numbers, as far as they lie in one file of the log.
+    """The messages of some queue entries, by number, as far as they lie in one file of the log.
 
     `view` shows the file up to its byte `end`, where the log ends if not the file; `start` is its place in the log.
     """
@@ -51,26 +51,26 @@ class RecordTable:
         return len(self._sizes)
 
     def start_of(self, number: int) -> int:
-        """Where in the file one of them begins."""
+        """Where a message begins in the file."""
         return int(self._starts[number])
 
     def is_passed_over(self, number: int) -> bool:
-        """Whether a reader goes on behind an entry as if it were not there: it stands for no message."""
+        """Whether a reader skips an entry because it stands for no message."""
         return bool(self._sizes[number] == PRE_BLANK_SIZE or self._starts[number] < -self._file_start)
 
     def are_alike(self, first: int, end: int, recent_from: int, is_recent: bool) -> bool:
-        """Whether all of these begin at or behind a place in the file, or none does."""
+        """Whether all of these begin at or after a place in the file, or none does."""
         if recent_from <= 0:
             return True
         starts = self._starts[first:end]
         return bool(starts.min() >= recent_from if is_recent else starts.max() < recent_from)
 
     def fitting(self, most: int, most_bytes: int) -> int:
-        """How many of the first fit into so many bytes, at most so many; always one."""
+        """How many of the first messages fit into these limits; at least one."""
         return int(np.searchsorted(np.cumsum(self._sizes[:most]), most_bytes, "right")) or 1
 
     def runs(self, count: int) -> list[memoryview] | None:
-        """The first of them, those side by side together; None if one of these is not for the fast path."""
+        """The first messages as slices, adjacent ones joined; None if one needs the general path."""
         starts, ends = self._starts[:count], self._ends[:count]
         gaps = starts[1:] - ends[:-1]
         if self._heads(0, count) is None or (gaps < 0).any():
@@ -81,16 +81,16 @@ class RecordTable:
         return [view[a:b] for a, b in zip(begins, ends[np.append(borders, count - 1)].tolist(), strict=True)]
 
     def slices(self, which: slice | NDArray[np.intp]) -> list[memoryview]:
-        """Some of them, one by one."""
+        """Some messages, one slice each."""
         view = self._view
         return [view[a:b] for a, b in zip(self._starts[which].tolist(), self._ends[which].tolist(), strict=True)]
 
     def chosen(
         self, first: int, answers: Sequence[bool], had: tuple[int, int], most: tuple[int, int]
     ) -> tuple[list[memoryview], int]:
-        """Those from `first` on that have the answer True, as many as fit; and the first behind them with no room.
+        """The messages from `first` on whose answer is True, as many as fit; and the first that did not fit.
 
-        Whether there is room is asked before the answer: a message that is not wanted can end it, too. `had` is how
+        Room is checked before the answer, so an unwanted message can end it, too. `had` is how
         many messages and bytes there are already, `most` how many there may be.
         """
         stop, room = first + len(answers), most[0] - had[0]
@@ -112,7 +112,7 @@ class RecordTable:
         return slices, stop
 
     def properties(self, first: int, end: int) -> PropertiesTable | None:
-        """The properties of some of them; None if one of these is not for the fast path."""
+        """The properties of some messages; None if one needs the general path."""
         view = self._view
         heads = self._heads(first, end)
         if heads is None:
@@ -144,7 +144,7 @@ class RecordTable:
         return PropertiesTable(rows, lengths)
 
     def _heads(self, first: int, end: int) -> NDArray[np.void] | None:
-        """The heads of some of them; None if one is not as its entry says."""
+        """The heads of some messages; None if one does not match its entry."""
         starts, sizes = self._starts[first:end], self._sizes[first:end]
         inside = (starts >= 0) & (starts <= self._end) & (sizes >= MIN_RECORD_SIZE)
         inside &= self._ends[first:end] <= self._end
@@ -159,7 +159,7 @@ class RecordTable:
 class PropertiesTable(NamedTuple):
     """The properties of many messages, a row for each: a separator, the properties, a separator, a zero, and anything.
 
-    Behind the second separator there are at least `ROOM_BEHIND` bytes more.
+    At least `ROOM_BEHIND` bytes follow the second separator.
     """
 
     rows: NDArray[np.uint8]
@@ -169,10 +169,10 @@ class PropertiesTable(NamedTuple):
         return len(self.lengths)
 
     def of(self, number: int) -> bytes:
-        """The properties of one of them, behind a separator."""
+        """The properties of one message, after a separator."""
         return self.rows[number, : self.lengths[number] + 1].tobytes()
 
 
 def _windows(view: memoryview, size: int) -> NDArray[np.void]:
-    """So many bytes from each byte of a file on, overlapping the next. Only those are copied that are asked for."""
+    """Overlapping windows of this many bytes, one for each byte of a file. Only those asked for are copied."""
     return np.ndarray((len(view) - size + 1,), f"V{size}", view, 0, (1,))

@@ -1,8 +1,8 @@
-"""Recovery: where the commit log really ends, and what queues and index miss of it.
+"""Recovery: finds where the commit log really ends, and rebuilds what queues and index lack.
 
-After a clean stop the last files of the log are read, to find its end, and whatever the queues miss. After a crash the
-log is read again from a point that was on disk for certain; what queues and index have of what lies behind it is thrown
-away and made anew, since pages of it may be missing or torn.
+After a clean stop the last files of the log are read, to find its end, and whatever the queues lack. After a crash the
+log is replayed from a point that was certainly on disk; what queues and index have of later records is thrown
+away and rebuilt, since pages of it may be missing or torn.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SECTOR = 512  # what a disk writes as a whole, if not more
+_SECTOR = 512  # what a disk writes as a whole, at least
 
 
 class Recovery:
-    """Brings log, queues and index together again. All files are loaded; OSError ends it, to be begun anew."""
+    """Makes log, queues and index consistent. All files are loaded; after an OSError it must start over."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class Recovery:
         self._check_crc = check_crc
         self._progress = Progress()
         self._is_crash = False
-        # The newest store time that was read.
+        # The newest store time read.
         self.last_timestamp = 0
         # How many records were dispatched.
         self.count = 0
 
     def after_stop(self, ends: QueueEnds | None = None) -> None:
-        """Read the last three files, and earlier ones if a queue ends there, or ended elsewhere by what `ends` says."""
+        """Read the last three files, and earlier ones if a queue ends there, or ended elsewhere according to `ends`."""
         log, queues = self._log, self._queues
         segments = log.segments
         if not segments:
@@ -78,7 +78,7 @@ class Recovery:
         remembered = ends.queues if ends is not None and self._ends_at(ends.log_end) else []
         for queue_end in remembered:
             self._compare(queue_end)
-        # Where the queues end, all records before it have entries; unless one was just found to miss some.
+        # All records before the queues' ends have entries, unless a queue was just found to lack some.
         dispatch_from = min(
             (queue.gap.physical for queue in queues if queue.gap is not None), default=max(queues.max_physical, 0)
         )
@@ -95,7 +95,7 @@ class Recovery:
         queues.correct_min(log.start)
 
     def after_crash(self, safe_timestamp: int) -> None:
-        """Read the log again from the newest file that began before `safe_timestamp`, and dispatch all of it."""
+        """Replay the log from the newest file that began before `safe_timestamp`, and dispatch all of it."""
         log, queues = self._log, self._queues
         segments = log.segments
         if not segments:
@@ -116,13 +116,13 @@ class Recovery:
         queues.correct_min(log.start)
 
     def _forget_all(self) -> None:
-        """There is no log: whatever queues and index say is about messages that are gone."""
+        """There is no log: queues and index only have messages that are gone."""
         self._queues.delete_all()
         if self._index is not None:
             self._index.destroy()
 
     def _drop_deleted(self) -> None:
-        """See that nothing is left of queues that were being deleted when the store crashed."""
+        """Finish deleting queues that were being deleted when the store crashed."""
         for queue in self._queues:
             if 0 < queue.max_physical <= self._deleted.get(queue.topic, 0):
                 queue.delete()
@@ -130,13 +130,13 @@ class Recovery:
     # The log
 
     def _find_end(self, start: int, dispatch_from: int, dispatch: Dispatch) -> None:
-        """Cut the log after the last whole record, which must lie behind `start`; the queues follow."""
+        """Cut the log after the last whole record, not before `start`; the queues follow."""
         end = self._read(start, dispatch_from, dispatch)
         dispatch.finish()
         self._settle()
         self.count += dispatch.count
         self._log.truncate(end)
-        # A killed process leaves behind what is not on disk yet; from now on it counts as flushed.
+        # A killed process leaves data that is not on disk yet; from now on it counts as flushed.
         self._log.sync(start)
         self._queues.truncate(end)
 
@@ -145,7 +145,7 @@ class Recovery:
         end = PhysicalOffset(start)
         for segment in segments:
             if segment.start != end:
-                # What it held is lost; what comes behind it is not.
+                # What it held is lost; what follows is not.
                 logger.error("commit log: no file for %s to %s; its messages are gone", end, segment.start)
             whole, end = self._read_file(segment, dispatch_from, dispatch)
             failpoints.hit("log.recovered")
@@ -155,7 +155,7 @@ class Recovery:
         return end
 
     def _read_file(self, segment: Segment, dispatch_from: int, dispatch: Dispatch) -> tuple[bool, PhysicalOffset]:
-        """Whether the log goes on in the next file, and where its records end or go on."""
+        """Whether the log continues in the next file, and where its records end or continue."""
         dispatch.take_newest()  # of the files before
         is_torn = functools.partial(_is_torn, segment) if self._is_crash else None
         earlier = damage = None
@@ -186,7 +186,7 @@ class Recovery:
         return False, PhysicalOffset(segment.start + at)
 
     def _ends_at(self, end: int) -> bool:
-        """Whether nothing was written to the log at or behind `end`, which was its end."""
+        """Whether nothing was written to the log at or after `end`, which was its end."""
         segment = self._log.segment_at(end)
         if segment is None:
             return self._log.end == end
@@ -195,7 +195,7 @@ class Recovery:
         except CorruptRecord:
             return False
 
-    # Queues that miss entries
+    # Queues that lack entries
 
     def _compare(self, end: QueueEnd) -> None:
         """Note a gap if a queue does not end where it did when the store was closed."""
@@ -210,14 +210,14 @@ class Recovery:
             queue.gap = Gap(queue.max_offset, queue.max_physical)
 
     def _keep_offsets(self, end: QueueEnd) -> None:
-        """Messages that are neither in the queue nor in the log are gone; no other one may get their offsets."""
+        """Messages neither in the queue nor in the log are gone; no other message may get their offsets."""
         queue = self._queues.find(end.topic, end.queue_id)
         if queue is not None and queue.max_offset < end.max_offset:
             queue.fill_up_to(end.max_offset)
             queue.gap = None
 
     def _close_gaps(self, dispatched_from: int) -> None:
-        """Look for entries that are missing in the part of the log that was not dispatched yet."""
+        """Look for missing entries in the part of the log that was not dispatched yet."""
         missing = []
         for queue in self._queues:
             if queue.gap is None:
@@ -247,9 +247,9 @@ class Recovery:
             queue.settle(is_new=queue.topic in self._queues.deleted_topics)
 
     def _dispatch_older(self, dispatch: Dispatch, start: int, end: int) -> None:
-        """Dispatch the records from `start` up to `end`, in a part of the log that is not to be cut.
+        """Dispatch the records from `start` to `end`, in a part of the log that must not be cut.
 
-        Damage there costs what it hits and the rest of its file, no more.
+        Damage there costs the damaged record and the rest of its file, no more.
         """
         segments = [segment for segment in self._log.segments if segment.end > start and segment.start < end]
         for segment in segments:
@@ -269,21 +269,21 @@ def _between(start: int, end: int, records: Iterable[ScannedRecord]) -> Iterable
 
 
 def _is_torn(segment: Segment, record: ScannedRecord) -> bool:
-    """Whether a power failure took a part of the topic or the properties of a record, in which there are zeros.
+    """Whether the zeros in a record's topic or properties come from a power failure.
 
-    No checksum protects them. What was never written reads as zeros, and is missing by whole sectors. Zeros of a
-    producer's own are told from that by what follows in their sector, unless theirs is the very last message.
+    No checksum protects them. Unwritten data reads as zeros, in whole sectors. Zeros of a
+    producer's own are recognised by what follows in their sector, unless theirs is the very last message.
     """
     view = segment.view
     end = record.physical_offset + record.size - segment.start
-    # Beginning behind the body, which has a checksum, and the length of the topic, which would not fit.
+    # Begin after the body, which has a checksum, and the length of the topic, which would not fit.
     first = end - len(record.properties) - 2 - len(record.topic.encode())
     sectors = (view[sector : sector + _SECTOR] for sector in range(-(-first // _SECTOR) * _SECTOR, end, _SECTOR))
     return any(sector == bytes(len(sector)) for sector in sectors)
 
 
 def start_after_crash(segments: Sequence[Segment], safe_timestamp: int) -> int:
-    """Where to begin after a crash: the newest file whose first message was flushed, with its entries, before it."""
+    """Where to begin after a crash: the newest file whose first message, with its entries, was flushed before."""
     for segment in reversed(segments):
         first = first_record(segment)
         if first is not None and 0 < first.store_timestamp <= safe_timestamp:
@@ -292,7 +292,7 @@ def start_after_crash(segments: Sequence[Segment], safe_timestamp: int) -> int:
 
 
 def first_record(segment: Segment) -> ScannedRecord | None:
-    """The first record of a file, None if there is no whole one."""
+    """The first record of a file; None if there is no whole one."""
     try:
         return next(scan(segment.view, 0, segment.start, check_crc=False), None)
     except CorruptRecord:
@@ -300,7 +300,7 @@ def first_record(segment: Segment) -> ScannedRecord | None:
 
 
 class Progress:
-    """Says every few seconds how far a long recovery has come."""
+    """Logs every few seconds how far a long recovery has come."""
 
     def __init__(self, interval: float = 5.0) -> None:
         self._interval = interval

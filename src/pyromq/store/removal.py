@@ -1,4 +1,4 @@
-"""Deleting files without holding anybody up: a gigabyte takes the file system a tenth of a second."""
+"""Deletes files in the background: a gigabyte takes the file system a tenth of a second."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class Removal:
-    """Deletes files in a thread, in the order in which they were given up, each with its own pause after it.
+    """Deletes files in a thread, in the order they were given up, with a pause after each.
 
-    Where one cannot be deleted, those behind it wait, and `run` tries again. So after a restart the log is what is
-    there, without holes, and whatever pointed to a file is deleted only when that is gone for good. All methods belong
+    If one cannot be deleted, those after it wait, and `run` tries again. So after a restart the log has no
+    holes, and whatever points to a file is deleted only once that is gone for good. All methods belong
     to one thread.
     """
 
@@ -35,15 +35,15 @@ class Removal:
         self._thread: threading.Thread | None = None
 
     def __len__(self) -> int:
-        """How many files are still there."""
+        """How many files remain."""
         return len(self._waiting)
 
     def add(self, paths: Iterable[Path], pause: float) -> None:
-        """Give up files; `pause` seconds pass after each of them, for the disk to serve others."""
+        """Give up files; after each, pause for `pause` seconds so that the disk can serve others."""
         self._waiting.extend((path, pause) for path in paths)
 
     def take(self, folder: Path) -> list[Path]:
-        """Those of the files that lie in `folder` or below it. From now on they are the caller's to delete."""
+        """Remove and return the files in or below `folder`; the caller deletes them."""
         with self._at_work:
             taken = [each for each in self._waiting if folder in each[0].parents]
             for each in taken:
@@ -51,18 +51,18 @@ class Removal:
         return [path for path, _ in taken]
 
     def run(self) -> None:
-        """See that the thread is at work, if there is some."""
+        """Start the thread if there is work."""
         if self._waiting and (self._thread is None or not self._thread.is_alive()):
             self._thread = threading.Thread(target=self._work, name="remove", daemon=True)
             self._thread.start()
 
     def wait(self) -> None:
-        """Return once everything that can be deleted is."""
+        """Return once everything that can be deleted is gone."""
         if self._thread is not None:
             self._thread.join()
 
     def close(self) -> None:
-        """Make an end, without pauses."""
+        """Finish without pauses."""
         self._closing.set()
         self.run()
         self.wait()
@@ -76,7 +76,7 @@ class Removal:
                 try:
                     self._disk.delete(path)
                     failpoints.hit("clean.deleted")
-                    # For good, before the next one goes: a power failure must not undo some of it and leave holes.
+                    # Sync before the next one: a power failure must not undo some deletions and leave holes.
                     with contextlib.suppress(FileNotFoundError):
                         self._disk.sync_folder(path.parent)
                 except OSError as exc:

@@ -1,4 +1,4 @@
-"""Clean-up: which commit log files go, and whether the disk is too full to take more (docs/spec/store.md 10.1)."""
+"""Retention: which commit log files to delete, and whether the disk is too full (docs/spec/store.md 10.1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CleaningPlan(NamedTuple):
-    """What a round of clean-up should do. Of the two flags at most one is set; in between, things stay as they are."""
+    """What a clean-up round should do. At most one of the two flags is set; with neither, nothing changes."""
 
     delete: int  # this many of the oldest files
     reason: str
@@ -59,7 +59,7 @@ def plan_cleaning(
 def _last_change(segment: Segment) -> float:
     try:
         return segment.path.stat().st_mtime
-    except OSError:  # somebody took it away; then it need not be kept
+    except OSError:  # it was removed meanwhile, so it need not be kept
         return 0.0
 
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class Segment:
     """A segment file. Positions are counted from its first byte; `start` is that byte's offset in the log.
 
-    What `write` wrote can be read at once by everyone; once `sync` returns it survives a power failure. Writing and
+    Written bytes can be read at once; once `sync` returns they survive a power failure. Writing and
     zeroing belong to the thread that appends; `sync` may run in another.
 
-    A log may have a thousand files and only the last is written to, so the others keep no descriptor beside their map.
+    A log may have a thousand files and only the last is written to, so the others keep only their map, no descriptor.
     """
 
     __slots__ = ("_disk", "_fd", "_map", "path", "size", "start", "view")
@@ -37,14 +37,14 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, start: int, size: int, disk: Disk) -> Segment:
-        """A new file of zeros. OSError as the system gives it: no space, no permission."""
+        """A new file of zeros. Raises OSError: no space, no permission."""
         path.parent.mkdir(parents=True, exist_ok=True)
         fd = disk.create(path, size)
         try:
             return cls(path, start, size, fd, disk)
         except OSError:
             os.close(fd)
-            # Or the next attempt would find it in its way.
+            # Or it would be in the way of the next attempt.
             disk.delete(path)
             raise
 
@@ -76,7 +76,7 @@ class Segment:
         """Make everything from `at` on read as never written."""
         fd = self._fd if self._fd >= 0 else self._open()
         self._disk.zero(fd, at, self.size)
-        # Zeroing may have given the space back. If it is gone meanwhile, the write that needs it will say so.
+        # Zeroing may have freed the space. If it is taken meanwhile, the write that needs it will fail.
         with contextlib.suppress(OSError):
             self._disk.reserve(fd, at, self.size)
 
@@ -95,7 +95,7 @@ class Segment:
         return self._fd
 
     def close(self) -> None:
-        """Let go of the file. Whoever still reads slices of it keeps the map alive until done."""
+        """Close the file. Slices still in use keep the map alive."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -104,6 +104,6 @@ class Segment:
             self._map.close()
 
     def delete(self) -> None:
-        """Remove the file from the disk."""
+        """Delete the file from disk."""
         self.close()
         self._disk.delete(self.path)

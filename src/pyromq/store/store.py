@@ -5,8 +5,8 @@
         (result,) = store.put([(queue, [MessageRecord("orders", b"hello")])])
         store.get(queue, 0, 32).slices
 
-One thread uses a store; only fsync and the making of files happen in others, behind the scenes. `maintain` and `clean`
-are to be called now and then by whoever owns the store, since it has no clock of its own to be woken by.
+One thread uses a store; only fsync and file creation happen in others, behind the scenes. The owner calls `maintain`
+and `clean` now and then, since a store has no timer of its own.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_AHEAD = 24 * 3600 * 1000  # ms; no clock that is right is so far behind a time it gave itself
+_AHEAD = 24 * 3600 * 1000  # ms; no correct clock is that far behind its own earlier times
 
-# Causes for taking no messages.
+# Reasons for refusing messages.
 _CLOSED = "closed"
 _DISK = "disk"
 _QUEUES = "queues"
 
 
 class MessageStore:
-    """A store that is open. Nothing is buffered that was acknowledged: `put` returns when the system has the bytes.
+    """An open store. Nothing acknowledged is buffered: `put` returns when the system has the bytes.
 
-    What survives what: after `put`, a killed process; after the future of `flushed` is done, a power failure.
+    After `put` a message survives a killed process; once the future of `flushed` is done, a power failure.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class MessageStore:
         self._deleted_topics = DeletedTopics(self.root, self.disk)
         self._removal = Removal(self.disk)
         self._open = False
-        # Whether the last run ended without closing; known once it is open.
+        # Whether the last run ended without closing; known once the store is open.
         self.crashed = False
-        # How many more rounds of clean-up do not wait for their hour.
+        # How many more clean-up rounds run whatever the hour.
         self._rounds_now = 0
-        # Whom a message of a topic concerns, for the bitmap beside its queue entry; None gives the topic none.
+        # Makes the filter bitmaps of a topic's messages; None if the topic has none.
         self.bitmaps: Callable[[str], Bitmap | None] | None = None
-        # Why nothing may be written at present, by cause; empty when all is well.
+        # Why writing is refused at present, by cause; empty if it is not.
         self.refusals: dict[str, str] = {}
 
     # Life
@@ -130,7 +130,7 @@ class MessageStore:
         self.close()
 
     def open(self) -> None:
-        """Take the folder, recover it, and be ready. StoreError says what is in the way."""
+        """Lock the folder, recover it, and get ready. StoreError says what is wrong."""
         began = time.monotonic()
         if _CLOSED in self.refusals:
             raise StoreError("a store can be opened only once; create a new MessageStore")
@@ -148,12 +148,12 @@ class MessageStore:
             self._deleted_topics.load()
             if self.index is not None:
                 self.index.load(crashed, self._checkpoint.index)
-            # Before anything is changed: a crash in the middle of recovery is one too.
+            # Before anything changes: a crash during recovery counts as one, too.
             (self.root / ABORT).write_text(str(os.getpid()))
             self.disk.sync_folder(self.root)
             failpoints.hit("open.marked")
             self._recover(crashed)
-            # It says what it said before; but better to learn now than in a minute that it cannot be written.
+            # Nothing new to save; but better to learn now than in a minute that it cannot be written.
             self._checkpoint.save()
         except OSError as exc:
             self._close_files()
@@ -176,7 +176,7 @@ class MessageStore:
         )
 
     def close(self) -> None:
-        """Flush everything and leave. The mark of a crash is removed only if all of it went well."""
+        """Flush everything and close. The abort file is removed only if all went well."""
         if not self._open:
             return
         self._open = False
@@ -198,11 +198,11 @@ class MessageStore:
         except OSError as exc:
             logger.error("%s not deleted: %s; the next start will recover the store", self.root / ABORT, exc)
         finally:
-            # Last of all: the mark is nobody else's until then.
+            # Last of all: until then the abort file is ours.
             self._unlock()
 
     def abandon(self) -> None:
-        """Let go of everything as it is, as a crash would; the next `open` recovers. For tests, and for giving up."""
+        """Drop everything as it is, like a crash; the next `open` recovers. For tests, and after failures."""
         self._open = False
         self.refusals[_CLOSED] = "the store was abandoned"
         self._close_files()
@@ -235,7 +235,7 @@ class MessageStore:
             recovery.after_crash(self._safe_timestamp())
         else:
             recovery.after_stop(queue_ends.load(ends))
-        # The next message must not precede the newest one, of whatever kind it is.
+        # The next message must not be older than the newest one, of whatever kind.
         self._appender.last_timestamp = self._believed(recovery.last_timestamp, "the newest message")
         failpoints.hit("open.recovered")
         self._deleted_topics.fit(self.log.start, self.log.end)
@@ -249,14 +249,14 @@ class MessageStore:
         return self._believed(safe, "the checkpoint")
 
     def _believed(self, timestamp: int, what: str) -> int:
-        """`timestamp`, or 0 if it lies so far ahead that a clock was wrong, or a bit flipped, when it was written."""
+        """`timestamp`, or 0 if it is so far ahead that a clock was wrong, or a bit flipped, when it was written."""
         if timestamp <= self._clock() * 1000 + _AHEAD:
             return timestamp
         logger.warning("%s is from %s, far in the future; ignoring it", what, timestamp)
         return 0
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """Take over what may change while the store is open (`hot`); everything else stays as it was."""
+        """Apply the settings that may change while the store is open (`hot`); the rest stays."""
         hot = {option.name: getattr(config, option.name) for option in options_of(StoreConfig) if option.hot}
         self.config = dataclasses.replace(self.config, **hot)
         self.reader.reconfigure(self.config)
@@ -265,32 +265,32 @@ class MessageStore:
     # Writing
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue to put messages into and to read them from. Keep it: it is the same object for good."""
+        """The queue, for writing and reading. You may keep it: the object never changes."""
         return self.queues.get(topic, queue_id)
 
     @property
     def refusal(self) -> str | None:
-        """Why messages are not taken at present, or None."""
+        """Why messages are refused at present, or None."""
         if self.flusher.error is not None:
             return f"a flush failed: {self.flusher.error}; restart on a healthy disk"
         return next(iter(self.refusals.values()), None)
 
     def put(self, units: Sequence[Unit]) -> list[PutResult]:
-        """Store messages, see `Appender.put`. StoreNotWritable if the store takes none at present."""
+        """Store messages, see `Appender.put`. StoreNotWritable if the store refuses messages at present."""
         self._check_writable()
         results = self._appender.put(units)
         self._dispatched()
         return results
 
     def put_again(self, unit: Unit) -> list[PutResult]:
-        """Store messages that the store took before, whatever `max_message_size` has become since."""
+        """Store messages that were accepted before, whatever `max_message_size` is now."""
         self._check_writable()
         results = self._appender.put_again(unit)
         self._dispatched()
         return results
 
     def fits(self, queue: ConsumeQueue, record: MessageRecord) -> bool:
-        """Whether `put` would find nothing wrong with the size of a message."""
+        """Whether `put` would accept the size of a message."""
         return self._appender.fits(queue, record)
 
     def _check_writable(self) -> None:
@@ -298,7 +298,7 @@ class MessageStore:
             raise StoreNotWritable(self.refusal or "")
 
     def _dispatched(self) -> None:
-        """After entries were added in memory: hand full pages to the system, and the keys to the index."""
+        """After adding entries in memory: hand full pages to the system, and keys to the index."""
         touched, self._appender.touched = self._appender.touched, {}
         if self.bitmaps is not None:
             self._extend(touched, self.bitmaps)
@@ -308,15 +308,15 @@ class MessageStore:
             self._queues_failed(exc)
 
     def _extend(self, touched: Mapping[ConsumeQueue, object], bitmaps: Callable[[str], Bitmap | None]) -> None:
-        """Add bitmaps to the new entries. Where a put went on in a new file of the log, to those in the new file."""
+        """Add bitmaps to the new entries; if a put rolled the log, to those in the new file."""
         for queue, mark in touched.items():
-            # Entries of schedules hold times, which nobody looks for anywhere else.
+            # Schedule entries hold times, which have no other place.
             if not queue.is_schedule and (bitmap := bitmaps(queue.topic)) is not None:
                 since, ext = cast("tuple[int, int, int]", mark), self.queues.ext_of(queue)
                 extend(queue, ext, since, self.log, bitmap, self._appender.last_timestamp)
 
     def flushed(self, end: int | None = None) -> Future[None]:
-        """A future that ends once the log up to `end`, or all of it, survives a power failure."""
+        """A future that is done once the log up to `end`, or all of it, survives a power failure."""
         return self.flusher.wait_for(int(self.log.end) if end is None else end)
 
     # Reading
@@ -358,14 +358,14 @@ class MessageStore:
     # Upkeep
 
     def check(self, progress: Callable[[int, int], None] | None = None) -> Iterator[Finding]:
-        """All that is inconsistent in the files, after everything was brought to them; see `check_store`."""
-        from .check.store_check import check_store  # not needed to serve, and not small
+        """Write everything out, then report every inconsistency in the files; see `check_store`."""
+        from .check.store_check import check_store  # large, and not needed for serving
 
         self._upkeep.finish(self._mark())
         return check_store(self.root, self.config, progress)
 
     def maintain(self) -> None:
-        """To be called about ten times a second: hands queues and index to the system, and moves the checkpoint on."""
+        """Write out queues and index, and advance the checkpoint. Call it about ten times a second."""
         try:
             self._upkeep.step(self._clock(), self._mark())
         except (OSError, StoreError) as exc:
@@ -377,26 +377,26 @@ class MessageStore:
         return Mark(self._appender.last_timestamp, self.log.end)
 
     def delete_topic(self, topic: str) -> int:
-        """Remove the queues of a topic and say how many there were. Its messages stay in the log until they expire.
+        """Delete the queues of a topic and return how many there were. Its messages stay in the log until they expire.
 
-        OSError if the disk does not do as it should. Nobody may go on using these queues; `queue` gives new ones.
+        OSError if the disk fails. These queues must not be used any more; `queue` gives new ones.
         """
         if any(queue.max_offset for queue in self.queues.of_topic(topic)):
             self._deleted_topics.add(topic, self.log.end)
-        # Files that wait to be deleted must not be deleted under the names of new ones.
+        # Files waiting for deletion must not share their names with new ones.
         for folder in (CONSUME_QUEUE, CONSUME_QUEUE_EXT):
             for path in self._removal.take(self.root / folder / topic):
                 self.disk.delete(path)
         return self.queues.delete_topic(topic)
 
     def clean_now(self, rounds: int = 20) -> None:
-        """Let the next rounds of clean-up delete expired files whatever the hour, as an operator asks for."""
+        """Let the next clean-up rounds delete expired files whatever the hour, at an operator's request."""
         self._rounds_now = rounds
 
     def clean(self) -> list[Path]:
-        """To be called every `clean_interval`: delete what is expired, sooner when the disk is full. Returns what goes.
+        """Delete expired files, earlier if the disk is full; returns what goes. Call it every `clean_interval`.
 
-        Also decides whether the disk is too full to take messages. Files of the log go in a thread, one by one.
+        Also decides whether the disk is too full for messages. A thread deletes log files, one by one.
         """
         log_used = [self.disk.used_ratio(folder) for folder in self.config.commit_log_folders]
         root_used = self.disk.used_ratio(self.root)
@@ -428,14 +428,14 @@ class MessageStore:
     def _drop_log_files(self, count: int) -> list[Path]:
         """Take up to `count` of the oldest files out of the log."""
         going: list[Path] = []
-        # While one cannot be deleted, dropping more would not make room.
+        # If one cannot be deleted, dropping more makes no room.
         if not self._removal:
             for segment in self.log.segments[:count]:
                 if segment.end > self.flusher.flushed:
-                    break  # the flush thread may be at it
+                    break  # the flush thread may be using it
                 if segment.end > self._upkeep.synced_end and _QUEUES not in self.refusals:
-                    # If a crash took the entries too, a queue would not know any more how many messages it had. But
-                    # where entries cannot be written, for want of space, making room comes first.
+                    # If a crash took the entries too, a queue would no longer know how many messages it had. But
+                    # if entries cannot be written for lack of space, making room comes first.
                     self._upkeep.hurry()
                     break
                 self.log.drop_oldest()
@@ -444,7 +444,7 @@ class MessageStore:
         return going
 
     def _queues_failed(self, exc: Exception) -> None:
-        # The messages are stored; their entries are in memory and could be made anew. But there must be an end to it.
+        # The messages are stored; their entries are in memory and could be rebuilt. But memory is limited.
         if _QUEUES not in self.refusals:
             logger.error("cannot write queues or index: %s; taking no more messages until that works", exc)
         self.refusals[_QUEUES] = f"consume queues or index cannot be written: {exc}"

@@ -1,4 +1,4 @@
-"""The tags code of a queue entry: what a consume queue knows of a message besides its place."""
+"""The tags code of a queue entry: the hash of a message's tag, or its due time."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _DELAY = props.DELAY.encode()
 _TIMER_OUT = props.TIMER_OUT_MS.encode()
 _TIMER_RECALL = props.TIMER_DEL_UNIQKEY.encode()
 _TIMER_ROLLED = props.TIMER_ROLL_TIMES.encode()
-# Timers fall due at multiples of that many milliseconds, whatever the precision; so there is room for what they are.
+# Timers fall due at multiples of this many milliseconds, whatever the precision; that leaves room for their kind.
 _TIMER_STEP = 100
 _TIMER_FROM, _TIMER_UNTIL = 1 << 40, 1 << 60  # 2004, and long after us; hashes of tags have 32 bits
-_DIGITS = 9  # more than any level has; Python refuses to read a number of some thousand
+_DIGITS = 9  # more than any level has; Python refuses to parse numbers of thousands of digits
 _KNOWN = 10_000
-_KNOWN_LENGTH = 128  # bytes that are remembered of a message
+_KNOWN_LENGTH = 128  # bytes remembered per message
 
 TAG_START = b"\x02TAGS\x01"
-_FIRST = TAG_START[1:]  # where it is the first property
+_FIRST = TAG_START[1:]  # if it is the first property
 _NO_VALUE = (b"", b"\x02")
 
 
@@ -41,17 +41,17 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 class TimerKind(IntEnum):
-    """What an entry of the timer topic stands for."""
+    """Kinds of entries in the timer topic."""
 
     MESSAGE = 0
-    RECALL = 1  # not to be delivered, and neither is the message that it names
-    ROLLED = 2  # a message that was stored anew, long before it is due, since the log does not keep it for ever
+    RECALL = 1  # a recall: neither it nor the message it names is delivered
+    ROLLED = 2  # stored again long before it is due, because log files expire
 
 
 def timer_code(properties: bytes) -> int | None:
-    """The tags code of a message in the timer topic: when it is due, and its kind. None if nobody knows when.
+    """The tags code of a message in the timer topic: due time and kind. None if it has no due time.
 
-    RocketMQ writes the hash of the tag there, and reads nothing of it. Due times in the queue let a start find a
+    RocketMQ writes the hash of the tag there, and never reads it. Due times in the queue let a start find a
     million pending timers in 20 MB, instead of in as many places of the commit log.
     """
     due = props.find(properties, _TIMER_OUT)
@@ -66,7 +66,7 @@ def timer_code(properties: bytes) -> int | None:
 
 
 def split_timer_code(code: int) -> tuple[int, int] | None:
-    """When a timer is due, and its kind; None if `code` is the hash of a tag, as RocketMQ writes it."""
+    """Due time and kind of a timer; None if `code` is the hash of a tag, as RocketMQ writes it."""
     if not _TIMER_FROM <= code < _TIMER_UNTIL:
         return None
     kind = code % _TIMER_STEP
@@ -74,14 +74,14 @@ def split_timer_code(code: int) -> tuple[int, int] | None:
 
 
 class TagsCodes:
-    """Makes tags codes: the hash of the tag, or the time of delivery for a message that is being delayed."""
+    """Makes tags codes: the hash of the tag, or the delivery time of a delayed message."""
 
     __slots__ = ("_by_tag", "_delays", "known")
 
     def __init__(self, delays: tuple[int, ...]) -> None:
         self._delays = delays
         # By the end of the properties, beginning with the last TAG_START: producers use few tags, over and over, and
-        # what changes from one message to the next mostly stands before it.
+        # what differs between messages mostly comes before it.
         self.known: dict[bytes, int] = {}
         self._by_tag: dict[bytes, int] = {}
 
@@ -105,7 +105,7 @@ class TagsCodes:
         code = self.known.get(end)
         if code is None:
             code = self._code(properties)
-            # Not if the tag is empty, so that one before it may count, nor with what no other message has behind it.
+            # Not if the tag is empty, since an earlier one may count, nor if what follows is unique to this message.
             if end[len(TAG_START) :][:1] not in _NO_VALUE and b"KEY" not in end:
                 _remember(self.known, end, code)
         return code
@@ -121,7 +121,7 @@ class TagsCodes:
         return code
 
     def _delay(self, level: int) -> int:
-        # A level that was configured once and is no more: deliver it soon rather than never.
+        # A level that is no longer configured: deliver soon rather than never.
         if not self._delays:
             return 1000
         return self._delays[min(level, len(self._delays)) - 1]

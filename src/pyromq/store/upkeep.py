@@ -1,7 +1,7 @@
-"""Upkeep: how queue entries and the index reach the disk, and the checkpoint that says how far they have come.
+"""Upkeep: brings queue entries and the index to disk, and advances the checkpoint.
 
-The thread that owns the store writes; another one syncs. A round may have ten thousand queues to write, so it is
-taken in parts, between which the owner goes on with its work.
+The thread that owns the store writes; another syncs. A round may have ten thousand queues to write, so it is
+done in parts, between which the owner continues its work.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from .queues.consume_queue import ConsumeQueue
 
 _QUEUES_PER_STEP = 200
-_STEP = 0.004  # seconds; a file that has to be made first takes longer than two hundred writes
-# The system brings files to the disk together when they are asked for together: 1,500 files and folders of 500 new
+_STEP = 0.004  # seconds; creating a file takes longer than two hundred writes
+# The system syncs files together if asked together: 1,500 files and folders of 500 new
 # queues took 1.6 s one by one, and 0.16 s by sixteen threads.
 _MANY = 32
 _TOGETHER = 16
-# And from here on it is better to ask for all that the file system has: 45,000 of 15,000 new queues took 5.3 s before.
+# From here on it is better to sync the whole file system: 45,000 files of 15,000 new queues took 5.3 s before.
 _VERY_MANY = 2000
-_DIRTY_LIMIT = 2 * PAGE  # a queue with more is written out at once
+_DIRTY_LIMIT = 2 * PAGE  # a queue with more dirty bytes is written out at once
 
 
 class Mark(NamedTuple):
-    """A moment in the life of the log."""
+    """A position in the log."""
 
     store_time: int  # of its newest message
     log_end: int
@@ -73,15 +73,15 @@ class Upkeep:
         self._config = config
         self._dirty: dict[ConsumeQueue, object] = {}
         self._round: deque[ConsumeQueue] = deque()
-        # Queues that a thorough round has yet to ask what to sync, once all are written; and what the others said.
+        # Queues that a thorough round has yet to ask what to sync, once all are written; and the paths so far.
         self._unasked: deque[ConsumeQueue] | None = None
         self._paths: list[Path] = []
         self._last_round = 0.0
         self._last_thorough: float | None = None  # when the last thorough round began; None if one is overdue
-        # While a thorough round is under way: how far it will have brought everything to the disk.
+        # During a thorough round: up to where everything will be on disk.
         self._round_mark: Mark | None = None
         self._syncing: Future[None] | None = None
-        # Where the log ended when the last thorough round began: all records before that have entries on disk.
+        # Where the log ended when the last thorough round began: all earlier records have entries on disk.
         self.synced_end = 0
 
     def start(self, now: float, log_end: int) -> None:
@@ -90,11 +90,11 @@ class Upkeep:
         self.synced_end = log_end
 
     def hurry(self) -> None:
-        """Let the next round be a thorough one, whatever the time."""
+        """Make the next round a thorough one, whatever the time."""
         self._last_thorough = None
 
     def after_put(self, touched: Mapping[ConsumeQueue, object]) -> None:
-        """New entries are in memory: write the queues that have many, and hash the keys that have come together."""
+        """New entries are in memory: write queues that have many, and hash the collected keys."""
         self._dirty.update(touched)
         for queue in touched:
             if queue.dirty > _DIRTY_LIMIT:
@@ -103,10 +103,10 @@ class Upkeep:
             self._index.drain(INDEX_BATCH)
 
     def step(self, now: float, mark: Mark) -> None:
-        """A part of the round that is under way, or the beginning of the next one.
+        """Do part of the current round, or begin the next one.
 
-        Every `queue_flush_thorough_interval` all queues and the index are written and synced; then the checkpoint moves
-        on to `mark`, which says where the log ended when the round began.
+        Every `queue_flush_thorough_interval` all queues and the index are written and synced; then the checkpoint
+        advances to `mark`, where the log ended when the round began.
         """
         if not self._round and self._round_mark is None:
             self._begin(now, mark)
@@ -141,12 +141,12 @@ class Upkeep:
         return not self._unasked
 
     def _take_paths(self) -> list[Path]:
-        """What is to be synced; queues share the folders above them."""
+        """The paths to sync; queues share the folders above them."""
         paths, self._paths, self._unasked = list(dict.fromkeys(self._paths)), [], None
         return paths
 
     def _give_up(self) -> None:
-        """Something was not written, so the checkpoint must not pass it: the round begins anew with the next step."""
+        """Something was not written, so the checkpoint must not advance: start the round over with the next step."""
         self._round.clear()
         self._unasked = None
         if self._round_mark is not None:
@@ -154,7 +154,7 @@ class Upkeep:
             self._last_thorough = None
 
     def finish(self, mark: Mark) -> None:
-        """Bring everything to the disk, wait for it, and save the checkpoint. StoreNotWritable if a sync failed."""
+        """Bring everything to disk, wait for it, and save the checkpoint. StoreNotWritable if a sync failed."""
         self._write_out(list(self._dirty))
         self._unasked = None
         self._all_asked(math.inf)
@@ -192,7 +192,7 @@ class Upkeep:
             self._dirty.pop(queue, None)
 
     def _sync(self, paths: list[Path], mark: Mark) -> None:
-        """In a thread beside, after a flush of the log: sync the files, then let the checkpoint say so."""
+        """In another thread, after a flush of the log: sync the files, then save the checkpoint."""
         self._sync_all(paths)
         failpoints.hit("upkeep.synced")
         self.synced_end = mark.log_end
@@ -211,7 +211,7 @@ class Upkeep:
             return
         folders = {path for path in paths if path.is_dir()}
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="sync queues") as threads:
-            # A name must not reach the disk before what it names; and an error of any of them is raised here.
+            # A name must not reach the disk before its file; and any error is raised here.
             for wave in ([path for path in paths if path not in folders], folders):
                 for _ in threads.map(self._sync_path, wave):
                     pass
@@ -222,7 +222,7 @@ class Upkeep:
                 self._disk.sync_folder(path)
                 return
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:  # cleaned up meanwhile
+        except FileNotFoundError:  # deleted meanwhile
             return
         try:
             self._disk.sync(fd)

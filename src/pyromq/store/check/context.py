@@ -1,4 +1,4 @@
-"""What the parts of a check have to know of each other."""
+"""What the parts of a check share."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
     from .findings import Report
 
-NEVER = 2**63  # an offset behind every log
+NEVER = 2**63  # an offset beyond every log
 
 
 class Damage:
-    """Stretches of the log that cannot be read. They were reported; what misses because of them is no news."""
+    """Unreadable stretches of the log, already reported; what is missing because of them is not reported again."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -41,13 +41,13 @@ class Surroundings:
 
     report: Report
     damage: Damage = field(default_factory=Damage)
-    log_start: int = 0  # messages before it are gone, or not looked at
-    redone_from: int = NEVER  # after a crash the next start makes entries anew from here on: none of them is lost
-    is_quick: bool = False  # only the end of the log is read: messages that are not in it may exist
-    learns_delays: bool = False  # what the levels of delayed messages mean was not told; the queues tell it
-    is_deleted: Callable[[str], bool] = lambda topic: False  # a topic whose messages are in the log, without entries
+    log_start: int = 0  # messages before it are gone, or not checked
+    redone_from: int = NEVER  # after a crash the next start rebuilds entries from here on: none of them is lost
+    is_quick: bool = False  # only the end of the log is read: messages before it may exist
+    learns_delays: bool = False  # the delay levels are unknown and taken from the queues
+    is_deleted: Callable[[str], bool] = lambda topic: False  # topics whose messages are in the log without entries
 
     @property
     def is_crashed(self) -> bool:
-        """The last stop was none, so what lies at the ends may be torn or missing until the next start."""
+        """The store was not closed cleanly, so the ends may be torn or missing until the next start."""
         return self.redone_from != NEVER

@@ -1,4 +1,4 @@
-"""The files of a store as a check finds them: what does not belong there is reported, the rest can still be read."""
+"""Finds the files of a store for a check: reports what does not belong there, and keeps the rest readable."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from ..config import StoreConfig
 
-_QUEUES_TO_ASK = 200  # for the size of the files of all
+_QUEUES_TO_ASK = 200  # to determine the common file size
 _CHUNK = 1 << 20
 _ZEROS = bytes(_CHUNK)
 
 
 class FoundSegment(NamedTuple):
-    """A segment on disk. `length` are the bytes of it that can be read: fewer than its size if it was cut."""
+    """A segment on disk. `length` is how many bytes can be read: less than its size if it was cut."""
 
     start: int
     path: Path
@@ -32,7 +32,7 @@ class FoundSegment(NamedTuple):
 
 
 def listed(folder: Path, report: Report) -> list[os.DirEntry[str]]:
-    """What is in `folder`, sorted by name; nothing if there is no such folder."""
+    """The content of `folder`, sorted by name; empty if there is no such folder."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -44,7 +44,7 @@ def listed(folder: Path, report: Report) -> list[os.DirEntry[str]]:
 
 
 def find_segments(folders: Iterable[Path], size: int, report: Report) -> list[FoundSegment]:
-    """The segments in `folders`, in order. Reports what does not belong there, wrong sizes and gaps."""
+    """The segments in `folders`, in order. Reports stray files, wrong sizes and gaps."""
     found: dict[int, FoundSegment] = {}
     for folder in folders:
         for entry in listed(folder, report):
@@ -69,9 +69,9 @@ def find_segments(folders: Iterable[Path], size: int, report: Report) -> list[Fo
 
 
 def next_data(fd: int, at: int, end: int) -> tuple[int, int]:
-    """The next stretch from `at` on that may have been written, up to `end`; it is empty if there is none.
+    """The next stretch from `at` on, up to `end`, that may have been written; empty if there is none.
 
-    What was never written reads as zeros, but reading it costs time, and memory that others need for their files.
+    Unwritten parts read as zeros, but reading them costs time and page cache.
     """
     try:
         start = os.lseek(fd, at, os.SEEK_DATA)
@@ -99,15 +99,15 @@ def first_nonzero(fd: int, start: int, end: int) -> int | None:
 def _length(entry: os.DirEntry[str]) -> int | None:
     try:
         return entry.stat().st_size
-    except OSError:  # gone meanwhile: the store is in use
+    except OSError:  # deleted meanwhile: the store is in use
         return None
 
 
-# Sizes, which are in no file
+# Sizes, which no file records
 
 
 def fitted(config: StoreConfig, given: Collection[str] = ()) -> StoreConfig:
-    """`config` with the sizes that the files in its root seem to have; those of the fields in `given` stay."""
+    """`config` with the sizes that the files in its root seem to have; fields in `given` stay."""
     root = Path(config.root)
     queues = islice(queue_folders(root), _QUEUES_TO_ASK)
     ext = islice(queue_folders(root, CONSUME_QUEUE_EXT), _QUEUES_TO_ASK)
@@ -123,7 +123,7 @@ def fitted(config: StoreConfig, given: Collection[str] = ()) -> StoreConfig:
 
 
 def usual_size(folders: Iterable[Path]) -> int:
-    """The size that most segments have, and that their names allow; 0 if there are none."""
+    """The size of most segments that fits their names; 0 if there are none."""
     entries = [entry for folder in folders for entry in listed(folder, Report()) if is_segment_name(entry.name)]
     lengths = Counter(length for entry in entries if (length := _length(entry)))
     starts = [int(entry.name) for entry in entries]

@@ -1,4 +1,4 @@
-"""What a check of a store finds."""
+"""Findings of a store check."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class Severity(StrEnum):
     """How much a finding matters."""
 
     ERROR = "error"  # a message cannot be read, or the store will not open
-    WARNING = "warning"  # messages are safe; something else is not as it should be
-    NOTE = "note"  # worth knowing, nothing to repair
+    WARNING = "warning"  # messages are safe; something else is wrong
+    NOTE = "note"  # worth knowing; nothing to repair
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Finding:
 
 
 class Report:
-    """Gathers findings until somebody takes them."""
+    """Collects findings until they are taken."""
 
     def __init__(self) -> None:
         self._found: list[Finding] = []
@@ -45,6 +45,6 @@ class Report:
         self._found.append(Finding(severity, str(where), what))
 
     def take(self) -> list[Finding]:
-        """What was found since the last call."""
+        """The findings since the last call."""
         found, self._found = self._found, []
         return found

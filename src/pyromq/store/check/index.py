@@ -1,7 +1,7 @@
-"""A check of the index: each file for itself, and all entries against the keys of the messages in the log.
+"""Checks the index: each file by itself, and all entries against the keys of the messages in the log.
 
-Entries lie in the order of the log, so both are read once, side by side. Their keys are compared by hash, which is all
-that the index knows of them.
+Entries lie in log order, so both are read once, side by side. Keys are compared by hash, which is all
+the index keeps of them.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 15  # entries read at once
 _BATCH = 4096  # records compared at once
 _HASH_BITS = 31
-_FAR = 1 << 32  # bytes of the log that a batch of records does not reach over
+_FAR = 1 << 32  # bytes of the log that a batch of records spans at most
 _TAGS = props.TAGS.encode()
 _MAX_SECONDS = 2**31 - 1
-_GUESS_LIMIT = 64 << 20  # bytes of a file that is searched for its geometry
+_GUESS_LIMIT = 64 << 20  # bytes of a file to search for its geometry
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _Piece:
 
 
 class _Batch(NamedTuple):
-    """Messages, and their keys in the order of the index; `numbers` says which message a key is of."""
+    """Messages, and their keys in index order; `numbers` says which message each key belongs to."""
 
     records: Sequence[ScannedRecord]
     offsets: NDArray[np.int64]
@@ -72,7 +72,7 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """Entries in a row with the same fault; `what` is that of the first."""
+    """Consecutive entries with the same fault; `what` describes the first."""
 
     fault: str
     path: Path
@@ -83,7 +83,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _Missing:
-    """Keys in a row that have no entry; `last` is the number of the last of them, counted along the log."""
+    """Consecutive keys without an entry; `last` is the number of the last one, counted along the log."""
 
     offset: int
     last: int
@@ -91,14 +91,14 @@ class _Missing:
 
 
 class IndexCheck:
-    """Compares the index with the keys of the messages, which come in the order of the log from `log_from` on."""
+    """Compares the index with the keys of the messages, which come in log order from `log_from` on."""
 
     def __init__(self, paths: Sequence[Path], geometry: Geometry, log_from: int, store: Surroundings) -> None:
         self._geometry = geometry
         self._log_from = log_from
         self._store = store
         self._folder = paths[0].parent
-        # Offsets whose entries are in files that cannot be read; that was reported.
+        # Offsets whose entries are in unreadable files, already reported.
         self._unknown = Damage()
         self._files: list[IndexFile] = []
         self._load(paths)
@@ -106,7 +106,7 @@ class IndexCheck:
         self._pieces = self._read()
         self._piece = next(self._pieces, None)
         self._pending: list[ScannedRecord] = []
-        self._skewed: IndexFile | None = None  # its times are taken against a wrong one
+        self._skewed: IndexFile | None = None  # its times are relative to a wrong one
         self._run: _Run | None = None
         self._missing: _Missing | None = None
         self._keys = 0
@@ -119,7 +119,7 @@ class IndexCheck:
             if file is None:
                 is_unknown = True
                 continue
-            if file.header.next_entry == 1:  # made just before a crash, and not written to since
+            if file.header.next_entry == 1:  # created just before a crash, and never written to
                 self._files.append(file)
                 continue
             if is_unknown:
@@ -149,7 +149,7 @@ class IndexCheck:
         return file
 
     def check_files(self) -> Iterator[None]:
-        """Look at each file for itself, one at each step: header, chains, slots."""
+        """Check each file by itself, one per step: header, chains, slots."""
         report = self._store.report
         for file in self._files:
             try:
@@ -167,7 +167,7 @@ class IndexCheck:
                     report.add(severity, file.path, f"byte {written} is not zero, although it holds no entry")
             yield
 
-    # Entries, in the order of the log
+    # Entries, in log order
 
     def _read(self) -> Iterator[_Piece]:
         """The entries of messages from `log_from` on."""
@@ -176,7 +176,7 @@ class IndexCheck:
             for piece in self._read_file(file):
                 offsets = piece.offsets
                 if offsets[0] < last or offsets[-1] > file.header.end_offset or (np.diff(offsets) < 0).any():
-                    # Reported when the file was looked at; what it holds from here on cannot be known.
+                    # Reported when the file was checked; what it holds from here on is unknown.
                     following = self._files[number + 1 :]
                     self._unknown.add(last, following[0].header.begin_offset + 1 if following else NEVER)
                     break
@@ -190,7 +190,7 @@ class IndexCheck:
             try:
                 with reading(file.path) as fd:
                     data = read_exactly(fd, size, self._geometry.entry_at(first), file.path)
-            except StoreError:  # reported when the file was looked at
+            except StoreError:  # reported when the file was checked
                 return
             entries = np.frombuffer(data, ENTRY)
             hashes, offsets, seconds = (
@@ -220,7 +220,7 @@ class IndexCheck:
             self._compare()
 
     def _compare(self) -> None:
-        """Hold the keys of all messages that were added against the next entries."""
+        """Compare the keys of all added messages with the next entries."""
         records, self._pending = self._pending, []
         start, end = records[0].physical_offset, records[-1].physical_offset + records[-1].size
         batch = _batch([record for record in records if record.sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK])
@@ -229,7 +229,7 @@ class IndexCheck:
         found = np.zeros(len(wanted), np.bool_)
         for piece in self._take(end):
             has = (piece.offsets - start) << _HASH_BITS | piece.hashes
-            if np.array_equal(has, wanted):  # as it should be, and most often is
+            if np.array_equal(has, wanted):  # the usual case
                 found[:] = True
                 self._look_at_times(piece, np.arange(len(has)), batch)
                 continue
@@ -242,13 +242,13 @@ class IndexCheck:
         self._keys += len(wanted)
 
     def _look_at_times(self, piece: _Piece, rows: NDArray[np.intp], batch: _Batch) -> None:
-        """The times of entries that are those of messages, against the times of the messages."""
+        """Compare the times of matching entries with those of their messages."""
         if not len(rows):
             return
         header = piece.file.header
         numbers = rows + piece.first
         times = batch.times[batch.offsets.searchsorted(piece.offsets[rows])]
-        # A look-up passes over a file by what its header says. Cutting a file back leaves whole seconds.
+        # A lookup skips files by their headers. Cutting a file back leaves whole seconds.
         if numbers[0] == 1 and times[0] != header.begin_time:
             what = f"begins at time {header.begin_time}, but its first message was stored at {times[0]}"
             self._store.report.warning(piece.file.path, what)
@@ -258,13 +258,13 @@ class IndexCheck:
             self._store.report.warning(piece.file.path, what)
         if piece.file is not self._skewed:
             seconds = np.minimum(np.maximum((times - header.begin_time) // 1000, 0), _MAX_SECONDS)
-            # The first of a file was taken against the end of the file before it.
+            # The first entry of a file is relative to the end of the previous file.
             wrong = (piece.seconds[rows] != seconds) & (numbers > 1)
             for row in rows[wrong].tolist():
                 self._fault(piece, row, "time", "the entry and its message have different times")
 
     def _look_at_others(self, piece: _Piece, rows: Sequence[int], records: Sequence[ScannedRecord]) -> None:
-        """Entries that are not those of a key of one of `records`."""
+        """Report entries that match no key of `records`."""
         if not rows:
             return
         store = self._store
@@ -343,11 +343,11 @@ def _batch(records: Sequence[ScannedRecord]) -> _Batch:
     return _Batch(records, offsets, times, hashes, numbers)
 
 
-# Geometry, which is in no file
+# Geometry, which no file records
 
 
 def guess_geometry(paths: Sequence[Path]) -> Geometry | None:
-    """How many slots and entries index files seem to have; None if they do not tell.
+    """How many slots and entries the index files seem to have; None if that cannot be determined.
 
     With the right numbers the first and the last entry have the offsets that the header says, and as many slots are in
     use. RocketMQ's own proportion, four entries for a slot, is tried first.
@@ -373,7 +373,7 @@ def _candidates(data: bytes) -> Iterator[Geometry]:
         yield Geometry(slots, 4 * slots)
     header = IndexHeader.unpack(data[: INDEX_HEADER.size])
     used = header.next_entry - 1
-    # The last byte of the file is that of an entry, whatever the geometry: so it is known where entries may begin.
+    # The file ends with an entry, whatever the geometry: so it is known where entries may begin.
     entries = np.frombuffer(data[INDEX_HEADER.size + (len(data) - INDEX_HEADER.size) % ENTRY.itemsize :], ENTRY)
     offsets = entries["physical_offset"]
     if 0 < used < len(entries):

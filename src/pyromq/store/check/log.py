@@ -1,7 +1,7 @@
-"""A check of the commit log: every file from its first record to its end, also behind damage.
+"""Checks the commit log: every file from its first record to its end, even past damage.
 
-Recovery stops at the first record that is not whole; a check wants to know what lies behind it. The next record is
-found by its magic, and by the physical offset in it, which says where it belongs. Files are read piece by piece: a map
+Recovery stops at the first record that is not whole; a check wants to know what follows. The next record is
+found by its magic and its physical offset, which says where it belongs. Files are read piece by piece: a map
 of a file on a failing disk would kill the process.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .context import Surroundings
     from .files import FoundSegment
 
-_WINDOW = 256 << 10  # as much as stays close to the processor
+_WINDOW = 256 << 10  # fits into the processor's cache
 _HEAD = SIZE_AND_MAGIC.size
 _MAGICS = tuple(MAGIC.pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
 _PLACE_END = PHYSICAL_OFFSET_AT + OFFSET.size
@@ -49,7 +49,7 @@ _store_time = attrgetter("store_timestamp")
 
 
 class _Trouble(NamedTuple):
-    """What is reported as `last` if nothing of the log comes behind it, as an error otherwise."""
+    """A finding that is reported as `last` if no log follows it, and as an error otherwise."""
 
     last: Severity
     path: Path
@@ -57,7 +57,7 @@ class _Trouble(NamedTuple):
 
 
 class _Window:
-    """A part of a file in memory: `data` begins at byte `base` of the file, which has `more` bytes behind it."""
+    """Part of a file in memory: `data` begins at byte `base` of the file, and `more` bytes follow it there."""
 
     def __init__(self, fd: int, length: int) -> None:
         self.fd = fd
@@ -70,7 +70,7 @@ class _Window:
         return self._length - self.base - len(self.data)
 
     def fetch(self, at: int, size: int) -> bool:
-        """Have the `size` bytes at `at` in memory; False if the file ends before. OSError if it cannot be read."""
+        """Load the `size` bytes at `at`; False if the file ends before. OSError if it cannot be read."""
         if at < self.base or at + size > self.base + len(self.data):
             self.data = os.pread(self.fd, min(max(size, _WINDOW), self._length - at), at)
             self.base = at
@@ -78,10 +78,10 @@ class _Window:
 
 
 class LogCheck:
-    """Walks over the log. `end` is where its records end so far; `newest` the store time of the last of them."""
+    """Walks the log. `end` is where its records end so far, `newest` the store time of the last one."""
 
     def __init__(self, files: Sequence[FoundSegment], file_size: int, largest: int, store: Surroundings) -> None:
-        """`largest`: a record that claims to be larger is damaged."""
+        """A record that claims to be larger than `largest` is damaged."""
         self._files = files
         self._file_size = file_size
         self._report = store.report
@@ -92,11 +92,11 @@ class LogCheck:
         self.end = self.start
         self.newest = 0
         self.records = 0
-        # Bytes of its files that were walked over, and all.
+        # Bytes walked so far, and in total.
         self.done = 0
         self.total = len(files) * file_size
         self.is_torn = False  # it ended in bytes that may have been newer records
-        # The log seems to end at `end`, in the middle of a file; whether that was found worth a report.
+        # Whether the log seems to end at `end` in the middle of a file, and whether that was reported.
         self._has_ended = False
         self._is_reported = False
         self._troubles: list[_Trouble] = []
@@ -105,7 +105,7 @@ class LogCheck:
                 self._damage.add(before.start + file_size, after.start)
 
     def walk(self) -> Iterator[list[ScannedRecord]]:
-        """All records that can be read, in order; those whose bodies do not match their CRCs too."""
+        """All readable records in order, including those whose bodies do not match their CRCs."""
         for number, file in enumerate(self._files):
             self.done = number * self._file_size
             try:
@@ -143,11 +143,11 @@ class LogCheck:
             self._break_off(file, at, f"the file ends {file.length - at} bytes after the last record")
 
     def _scan(self, file: FoundSegment, window: _Window, at: int) -> tuple[list[ScannedRecord], str]:
-        """The records from `at` on as far as they go; if the first is damaged none, and what is wrong with it."""
+        """The records from `at` on as far as they are whole; none, and the error, if the first is damaged."""
         start = file.start + window.base
         records: list[ScannedRecord] = []
         try:
-            # All records before the one that is damaged stay in the list.
+            # The records before the damaged one stay in the list.
             records += scan(window.data, at - window.base, start, check_crc=True, more=window.more)
         except CorruptRecord as exc:
             if not records:
@@ -160,7 +160,7 @@ class LogCheck:
     def _with_bad_crc(
         self, file: FoundSegment, window: _Window, at: int, reason: str
     ) -> tuple[list[ScannedRecord], str]:
-        """The record at `at` if it is whole but for its body: it has its place in the log and in its queue."""
+        """The record at `at` if only its body is damaged: it keeps its place in the log and in its queue."""
         start = file.start + window.base
         try:
             record = next(scan(window.data, at - window.base, start, check_crc=False, more=window.more), None)
@@ -174,7 +174,7 @@ class LogCheck:
         return [record], ""
 
     def _look_at(self, records: list[ScannedRecord], file: FoundSegment, window: _Window) -> None:
-        """What can be wrong with records that are whole."""
+        """Report what is wrong with whole records."""
         self.records += len(records)
         times = [self.newest, *map(_store_time, records)]
         if times != sorted(times):
@@ -193,10 +193,10 @@ class LogCheck:
                         file.path, f"record at {record.physical_offset}: does not match the CRC in its properties"
                     )
 
-    # Where no record is
+    # Places without a record
 
     def _behind_head(self, file: FoundSegment, window: _Window, at: int) -> int | None:
-        """Where the log goes on if a scan ended at `at` without an error; None if it does not in this file."""
+        """Where the log continues if a scan ended at `at` without an error; None if not in this file."""
         size, magic = SIZE_AND_MAGIC.unpack_from(window.data, at - window.base)
         if magic == MAGIC_BLANK:
             left = self._file_size - at
@@ -211,7 +211,7 @@ class LogCheck:
             return self._behind_zeros(file, window, at)
         if size > self._largest:
             return self._behind(file, window, at, f"record of {size} bytes, larger than any message")
-        # It goes on behind the window.
+        # It continues after the window.
         if not window.fetch(at, size):
             return self._behind(file, window, at, "the file has shrunk")
         return at
@@ -221,7 +221,7 @@ class LogCheck:
         if written is None:
             self._end_here(file, at)
             return None
-        # The size of a record, which comes first, may begin with zeros itself.
+        # A record may begin with zeros: its size comes first.
         following = self._next_record(file, window, max(at + 1, written - MAGIC_AT + 1))
         if following is None:
             self._end_here(file, at, is_reported=True)
@@ -237,7 +237,7 @@ class LogCheck:
         return following
 
     def _behind(self, file: FoundSegment, window: _Window, at: int, reason: str) -> int | None:
-        """Where the next record begins behind bytes that are none; None if there is none in this file."""
+        """Where the next record begins after bytes that are not one; None if not in this file."""
         following = self._next_record(file, window, at + 1)
         if following is None:
             self._break_off(file, at, f"record at {file.start + at}: {reason}; no other record follows in this file")
@@ -249,7 +249,7 @@ class LogCheck:
         return following
 
     def _next_record(self, file: FoundSegment, window: _Window, at: int) -> int | None:
-        """The first place from `at` on where a record, or a blank one, begins that belongs there."""
+        """The first place from `at` on where a record or a blank record begins that belongs there."""
         while window.fetch(at, _HEAD):
             for head in _heads(window.data, at - window.base):
                 at = window.base + head
@@ -276,16 +276,16 @@ class LogCheck:
         self._is_reported = is_reported
 
     def _break_off(self, file: FoundSegment, at: int, what: str) -> None:
-        """What comes from `at` on in this file is lost, unless the log was never longer and this is a torn end."""
+        """The rest of this file from `at` on is lost, unless this is the torn end of the log."""
         self._end_here(file, at, is_reported=True)
         self.is_torn = True
         self._damage.add(self.end, file.start + self._file_size)
         if file.length == self._file_size:
             self._trouble(Severity.ERROR, file, what)
-        # Otherwise the wrong length of the file was reported, which explains it.
+        # Otherwise the file's wrong length was reported, which explains it.
 
     def _is_spare(self, file: FoundSegment, fd: int) -> bool:
-        """Whether a file lies behind the end of the log; only those may that were made in advance."""
+        """Whether a file lies beyond the end of the log; only files created in advance may."""
         if not self._has_ended:
             return False
         if first_nonzero(fd, 0, file.length) is None:
@@ -314,7 +314,7 @@ class LogCheck:
         self._troubles.append(_Trouble(Severity.NOTE if self._is_crashed else last, file.path, what))
 
     def _settle(self, *, at_end: bool = False) -> None:
-        """Report the troubles so far: something comes behind them, or this is the end."""
+        """Report the findings so far: more log follows them, or this is the end."""
         for last, path, what in self._troubles:
             self._report.add(last if at_end else Severity.ERROR, path, what)
         self._troubles.clear()

@@ -1,4 +1,4 @@
-"""A check of the small files: checkpoint and what is in `config`."""
+"""Checks the small files: the checkpoint and the files in `config`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from .findings import Report
 
-# The files that we know, as `json_files` has them; others must only be JSON.
+# The files known to `json_files`; others only have to be JSON.
 _BODIES: dict[str, type[Body]] = {
     "topics.json": TopicConfigSerializeWrapper,
     "subscriptionGroup.json": SubscriptionGroupWrapper,
@@ -44,10 +44,10 @@ _TEMPORARY = ".tmp"
 
 
 def check_checkpoint(path: Path, newest: int | None, report: Report) -> None:
-    """`newest`: the store time of the newest message, 0 if there is none, None if that cannot be known.
+    """`newest` is the store time of the newest message, 0 if there is none, None if unknown.
 
-    A time behind it is odd, since nothing was stored then. One that lay in the future when it was written is harmful:
-    after a crash, recovery would begin behind messages that were never on disk.
+    A later time is odd, since nothing was stored then. One that lay in the future when it was written is harmful:
+    after a crash, recovery would begin after messages that were never on disk.
     """
     try:
         data = path.read_bytes()
@@ -73,7 +73,7 @@ def check_checkpoint(path: Path, newest: int | None, report: Report) -> None:
 
 
 def checkpoint_times(path: Path) -> tuple[int, int, int]:
-    """Up to which times log, queues and index are on disk, as recovery takes it: 0 for what cannot be read."""
+    """Up to which times log, queues and index are on disk, as recovery reads it: 0 for what cannot be read."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -83,7 +83,7 @@ def checkpoint_times(path: Path) -> tuple[int, int, int]:
 
 
 class Tables(NamedTuple):
-    """What the files in `config` say; None if a file is missing or cannot be used."""
+    """The content of the files in `config`; None if a file is missing or unusable."""
 
     topics: TopicConfigSerializeWrapper | None = None
     consumer_offsets: ConsumerOffsetTable | None = None
@@ -92,7 +92,7 @@ class Tables(NamedTuple):
 
 
 def check_config(folder: Path, report: Report) -> Tables:
-    """Read every file as a broker would; of each there may be a backup."""
+    """Read every file as a broker would, with its backup."""
     names = [entry.name for entry in listed(folder, report) if entry.is_file()]
     bases = {name.removesuffix(_BACKUP) for name in names if name.removesuffix(_BACKUP).endswith(".json")}
     bodies = [_check_json(folder / name, report) for name in sorted(bases)]
@@ -110,7 +110,7 @@ def check_config(folder: Path, report: Report) -> Tables:
 
 
 def check_offsets(folder: Path, tables: Tables, ends: Mapping[tuple[str, int], int], report: Report) -> None:
-    """Compare what was consumed and delivered with where the queues end."""
+    """Compare consumed and delivered offsets with the ends of the queues."""
     if tables.consumer_offsets is not None:
         for name, offsets in tables.consumer_offsets.offset_table.items():
             topic, _, group = name.partition("@")
@@ -130,7 +130,7 @@ def _the(kind: type[BodyT], bodies: Iterable[object]) -> BodyT | None:
 
 
 def _check_json(path: Path, report: Report) -> object:
-    """What the file says, or else its backup; None if neither can be used."""
+    """The content of the file, or else of its backup; None if neither is usable."""
     backup = path.with_name(path.name + _BACKUP)
     body, fault = _read(path, _BODIES.get(path.name))
     older, backup_fault = _read(backup, _BODIES.get(path.name))
@@ -146,7 +146,7 @@ def _check_json(path: Path, report: Report) -> object:
 
 
 def _read(path: Path, kind: type[Body] | None) -> tuple[object, str]:
-    """What a file says, or None and why it cannot be used."""
+    """The content of a file, or None and why it is unusable."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Reading the entries of a queue that is not open, a page at a time."""
+"""Reads the entries of a queue that is not open, a page at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAGE = 200  # entries read at once; there may be ten thousand queues
 
 
 class EntryPages:
-    """The entries of one queue by their numbers. Holds a page of them and no descriptor."""
+    """The entries of one queue by number. Holds one page and no descriptor."""
 
     __slots__ = ("_entry_size", "_file_size", "_files", "_report", "_starts", "page", "page_first")
 
@@ -34,16 +34,16 @@ class EntryPages:
 
     @property
     def first(self) -> int:
-        """The number of the first entry that there is a file for."""
+        """The number of the first entry in the files."""
         return self._starts[0] // self._entry_size if self._starts else 0
 
     @property
     def end(self) -> int:
-        """The number behind the last entry that there is a file for."""
+        """The number after the last entry in the files."""
         return (self._starts[-1] + self._file_size) // self._entry_size if self._starts else 0
 
     def entry(self, number: int) -> bytes | None:
-        """An entry; zeros if no file was made for it; None if it cannot be read, which was reported."""
+        """An entry; zeros if it has no file; None if it cannot be read, which was reported."""
         at = (number - self.page_first) * self._entry_size
         if not 0 <= at < len(self.page):
             if not self.first <= number < self.end:
@@ -53,7 +53,7 @@ class EntryPages:
         return self.page[at : at + self._entry_size] or None
 
     def between(self, low: int, high: int) -> Iterator[tuple[int, bytes]]:
-        """All entries that can be read from `low` on, before `high`, with their numbers."""
+        """All readable entries from `low` on, before `high`, with their numbers."""
         size = self._entry_size
         for file in self._files:
             number = max(low, file.start // size)
@@ -66,7 +66,7 @@ class EntryPages:
                 number = stop
 
     def first_written(self, number: int) -> int | None:
-        """The first entry from `number` on that has a byte which is not zero."""
+        """The first entry from `number` on with a non-zero byte."""
         for index, file in enumerate(self._files):
             with self._opened(index) as fd:
                 written = first_nonzero(fd, max(0, number * self._entry_size - file.start), file.length)
@@ -75,7 +75,7 @@ class EntryPages:
         return None
 
     def used(self, is_free: Callable[[bytes], bool]) -> int:
-        """The number behind the last entry, found by halving the last file."""
+        """The number after the last entry, found by bisecting the last file."""
         if not self._starts:
             return 0
         numbers = range(self._starts[-1] // self._entry_size, self.end)
@@ -85,7 +85,7 @@ class EntryPages:
         )
 
     def _read(self, number: int) -> None:
-        """Make the page begin with an entry; it is empty if that cannot be read."""
+        """Load the page that begins with an entry; empty if it cannot be read."""
         position = number * self._entry_size
         index = bisect.bisect_right(self._starts, position) - 1
         file = self._files[index]
@@ -99,7 +99,7 @@ class EntryPages:
 
     @contextlib.contextmanager
     def _opened(self, index: int) -> Iterator[int]:
-        """A descriptor of a file. Whatever the system finds wrong with it is reported, once, and ends the block."""
+        """A descriptor of a file. A system error is reported once and ends the block."""
         file = self._files[index]
         try:
             fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
-"""A check of the consume queues against the log: entry k of a queue must be that of its message with queue offset k.
+"""Checks the consume queues against the log: entry k of a queue must belong to its message with queue offset k.
 
-Records come in the order of the log, so a queue is read once, from its first entry to its last. What is wrong with many
-entries in a row is said once.
+Records come in log order, so a queue is read once, from its first entry to its last. A fault of many
+consecutive entries is reported once.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _SIZE = ENTRY.size
 _MULTI_DISPATCH = props.INNER_MULTI_DISPATCH.encode()
 _MULTI_OFFSET = props.INNER_MULTI_QUEUE_OFFSET.encode()
 _LIGHT_QUEUE = b"%LMQ%"
-_LONGEST_DELAY = 366 * 86_400_000  # that a level may well have
-_LARGEST_HASH = 2**31  # of a tag
+_LONGEST_DELAY = 366 * 86_400_000  # plausible for a level
+_LARGEST_HASH = 2**31  # bytes of a tag
 
 
 class _Fault(Enum):
-    """What can be wrong with an entry."""
+    """Faults of an entry."""
 
     MISSING = auto()  # the message has none
-    ELSEWHERE = auto()  # it is that of another message
-    DIFFERENT = auto()  # it has another size or tags code than its message
+    ELSEWHERE = auto()  # it belongs to another message
+    DIFFERENT = auto()  # its size or tags code differs from its message's
     ORPHAN = auto()  # it has no message
-    LOST = auto()  # it is a filler, and the message that it stands for is not in the log
-    BEYOND = auto()  # it points behind the end of the log
-    HOLLOW = auto()  # it was never written, but others behind it were
+    LOST = auto()  # it is a filler, and its message is not in the log
+    BEYOND = auto()  # it points beyond the end of the log
+    HOLLOW = auto()  # it was never written, but later ones were
 
 
 @dataclass(slots=True)
 class _Run:
-    """Entries in a row with the same fault. `physical` and `what` are of the first."""
+    """Consecutive entries with the same fault. `physical` and `what` describe the first."""
 
     fault: _Fault
     first: int
@@ -65,7 +65,7 @@ class _Run:
 
 
 class QueueCheck:
-    """Compares one queue with its messages. `due` is the queue offset that the next message should have."""
+    """Compares one queue with its messages. `due` is the queue offset expected of the next message."""
 
     __slots__ = (
         "_began",
@@ -96,13 +96,13 @@ class QueueCheck:
         self.due = entries.first
         self._began = 0  # queue offset of the first message
         self._last = -1  # physical offset of the last message
-        self._passed = 0  # entries before this one were looked at
+        self._passed = 0  # entries before this one were checked
         self._run: _Run | None = None
         # Until an entry matches it is not known whether the queue was made anew; then older messages have no entries.
         self._has_matched = False
         self._held: list[_Run] = []
-        self._is_calm = False  # an entry has matched, and no run is under way
-        # Of delayed messages: by how much the delay of this level differs from what is usual.
+        self._is_calm = False  # an entry has matched, and no run is open
+        # For delayed messages: how much the delay of this level differs from the default.
         self._shift = 0
         self._is_deleted = entries.end == 0 and store.is_deleted(topic)
 
@@ -119,7 +119,7 @@ class QueueCheck:
             self._place(offset, physical, size, tags_code)
 
     def _place(self, offset: int, physical: int, size: int, tags_code: int) -> None:
-        """The same for what is not the next entry of the page."""
+        """The same for anything but the next entry of the page."""
         if offset < 0:
             self._store.report.error(self._name, f"the record at {physical} has the queue offset {offset}")
             return
@@ -150,13 +150,13 @@ class QueueCheck:
             self._fault(_Fault.DIFFERENT, offset, physical, what)
 
     def _begin(self, offset: int) -> None:
-        """Before the first message only those may have entries that are no longer in the log."""
+        """Before the first message, only messages no longer in the log may have entries."""
         if not self._store.is_quick:
             self._pass(offset)
         self._began = self._passed = offset
 
     def _renumbered(self, offset: int, physical: int) -> int:
-        """The number of the entry to look at for a message that does not have the queue offset that is due."""
+        """The number of the entry to compare for a message with an unexpected queue offset."""
         report = self._store.report
         due = self.due
         entry = self._entries.entry(due)
@@ -184,7 +184,7 @@ class QueueCheck:
         return offset
 
     def _pass(self, until: int) -> bool:
-        """Look at entries for which the log has no message, those before `until`. Returns whether they told why."""
+        """Check the entries before `until`, for which the log has no message. Returns whether they explain why."""
         store = self._store
         told = False
         for number, entry in self._entries.between(max(self.due, self._passed), until):
@@ -210,7 +210,7 @@ class QueueCheck:
         self._fault(_Fault.LOST, number, 0, "a message was lost; a filler keeps its place")
 
     def finish(self, log_end: int) -> None:
-        """After the last message: the entries that are left, and what lies behind them."""
+        """After the last message: check the remaining entries, and what follows them."""
         store = self._store
         entries = self._entries
         self._end_run()
@@ -244,7 +244,7 @@ class QueueCheck:
             store.report.add(severity, f"{self._name}/{written}", what)
 
     def was_deleted(self) -> None:
-        """That messages have no entries is right if there are no entries at all."""
+        """Whether the queue was deleted: messages without entries are fine if there are no entries at all."""
         self._is_deleted = self._entries.end == 0
 
     def _is_code(self, found: int, tags_code: int) -> bool:
@@ -284,7 +284,7 @@ class QueueCheck:
         run, self._run = self._run, None
         if run is not None:
             self._held.append(run)
-            # Few are enough to hold: a queue that was made anew has one or two.
+            # A few are enough: a recreated queue has one or two.
             if self._has_matched or len(self._held) > 10:
                 self._report_held()
 
@@ -305,7 +305,7 @@ class QueueCheck:
 
 
 def is_free(entry: bytes) -> bool:
-    """Whether an entry was never written, as RocketMQ sees it."""
+    """Whether an entry was never written, by RocketMQ's rule."""
     physical, size, _ = ENTRY.unpack(entry)
     return bool(physical < 0 or size <= 0)
 
@@ -327,7 +327,7 @@ class QueueChecks:
         self._ext_files = _ReadOnlyFiles(Disk())
         self._tags = tags
         self._store = store
-        # By topic, where the log ended when it was deleted: what lies before is not looked for in any queue.
+        # By topic, where the log ended when it was deleted: earlier messages are not expected in any queue.
         deleted = DeletedTopics(root, Disk())
         deleted.load()
         self._deleted = deleted.ends
@@ -359,9 +359,9 @@ class QueueChecks:
                 self._place_also(physical, size, queue_id, tags_code, properties)
 
     def finish(self, log_end: int) -> Iterator[None]:
-        """The ends of all queues, one queue at each step."""
+        """Check the ends of all queues, one queue per step."""
         ends = queue_ends.load(self._root / queue_ends.QUEUE_ENDS)
-        # What the store does not remember when it was closed had been deleted before.
+        # A queue that the store did not remember when it was closed had been deleted before.
         known = {(end.topic, end.queue_id) for end in ends.queues} if ends and ends.log_end == log_end else None
         for key, queue in self._queues.items():
             if known is not None and key not in known:
@@ -372,11 +372,11 @@ class QueueChecks:
 
     @property
     def ends(self) -> Mapping[tuple[str, int], int]:
-        """Of each queue the offset behind its last message."""
+        """For each queue the offset after its last message."""
         return {key: queue.due for key, queue in self._queues.items()}
 
     def _place_also(self, physical: int, size: int, queue_id: int, tags_code: int, properties: bytes) -> None:
-        """A message that is in other queues besides its own (5.x); only those that are there are looked at."""
+        """A message that is in several queues (5.x); only existing ones are checked."""
         names = (props.find(properties, _MULTI_DISPATCH) or b"").split(b",")
         offsets = (props.find(properties, _MULTI_OFFSET) or b"").split(b",")
         for name, offset in zip(names, offsets, strict=False):

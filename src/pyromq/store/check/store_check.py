@@ -1,10 +1,10 @@
-"""The check of a store: every inconsistency that can be found in the files of a store that nobody has open.
+"""The store check: finds every inconsistency in the files of a store that is not open.
 
     for finding in check_store(Path("data")):
         print(finding)
 
-Nothing is written and no lock is taken. The log is read once, record by record, with the queues and the index beside
-it; what is kept in memory is a page per queue. What is reported once is not reported again for what follows from it.
+It writes nothing and takes no lock. The log is read once, record by record, with the queues and the index beside
+it; memory holds one page per queue. Consequences of a reported fault are not reported again.
 1 KB bodies with two keys: 6.3 µs a record (CPython 3.11).
 """
 
@@ -62,9 +62,9 @@ __all__ = ["Finding", "Severity", "StoreCheck", "check_store"]
 
 _QUICK_FILES = 2
 _LARGEST = 64 * MiB  # no message is larger, unless the settings allow it
-_OVERHEAD = 64 * 1024  # what a record may have beyond the largest body
+_OVERHEAD = 64 * 1024  # room beyond the largest body
 _KEY_NAMES = (props.UNIQ_KEY.encode(), props.KEYS.encode())
-# Files of the store, and those of RocketMQ that we leave alone.
+# Files of the store, and RocketMQ's files that we leave alone.
 _KNOWN = {
     ABORT,
     BATCH_CONSUME_QUEUE,
@@ -101,7 +101,7 @@ def check_store(
 
 
 class StoreCheck:
-    """One check of one store. The counts are complete when `run` is."""
+    """One check of one store. The counts are complete once `run` is."""
 
     def __init__(
         self,
@@ -112,11 +112,11 @@ class StoreCheck:
         quick: bool = False,
         given: Collection[str] | None = None,
     ) -> None:
-        """`quick` looks at the last two files of the log only, and at the ends of the queues.
+        """`quick` checks only the last two files of the log and the ends of the queues.
 
         Sizes of files and delay levels are those of `config`, or only the fields `given` of it; without it, and for the
-        other fields, they are taken from the files. `progress` is told bytes of the log done and in all. StoreError if
-        `root` is no store that we know or cannot be read.
+        other fields, they are taken from the files. `progress` gets the log bytes done and in total. StoreError if
+        `root` is not a store we know, or cannot be read.
         """
         self.root = root
         self._config = dataclasses.replace(config or StoreConfig(), root=str(root))
@@ -149,7 +149,7 @@ class StoreCheck:
             raise StoreError(f"{root} is not a store: it has no {COMMIT_LOG} folder")
 
     def run(self) -> Iterator[Finding]:
-        """Everything that is found, as it is found. StoreError if a folder cannot be read."""
+        """All findings, as they are found. StoreError if a folder cannot be read."""
         try:
             yield from self._run()
         except OSError as exc:
@@ -188,7 +188,7 @@ class StoreCheck:
         yield from report.take()
 
     def _walk(self, log: LogCheck, queues: QueueChecks, index: IndexCheck | None) -> Iterator[Finding]:
-        """Go along the log, with the queues and the index beside it."""
+        """Walk the log, with the queues and the index beside it."""
         report = self._report
         if index is not None:
             for _ in index.check_files():
@@ -213,7 +213,7 @@ class StoreCheck:
         if self._progress is not None:
             self._progress(log.total, log.total)
 
-    # What is there
+    # Folders and files
 
     def _look_around(self) -> None:
         report, root = self._report, self.root
@@ -241,12 +241,12 @@ class StoreCheck:
         topics = self._tables.topics
         if topics is not None and topic not in topics.topic_config_table:
             return True
-        # What our store leaves of it is an empty folder.
+        # Our store leaves an empty folder.
         folder = self.root / CONSUME_QUEUE / topic
         return is_folder_name(topic) and folder.is_dir() and not any(folder.iterdir())
 
     def _redone_from(self, files: Sequence[FoundSegment]) -> int:
-        """Where the next start begins to read the log again."""
+        """Where the next start begins to replay the log."""
         checkpoint = Checkpoint(self.root / CHECKPOINT, Disk())
         checkpoint.physic, checkpoint.logics, checkpoint.index = checkpoint_times(self.root / CHECKPOINT)
         safe = checkpoint.min_timestamp_index if self._config.index_safe else checkpoint.min_timestamp
@@ -281,9 +281,9 @@ def _is_indexed(record: ScannedRecord) -> bool:
 
 
 def user_of(root: Path) -> str:
-    """Who has the lock of the store, "" if nobody has it or nobody can tell."""
+    """Who holds the lock of the store, "" if nobody does or it is unknown."""
     path = root.resolve() / LOCK
-    # To open the file and close it would give up the lock of this very process.
+    # Opening and closing the file would release this process's own lock.
     if path in lock._held:
         return "this process"
     if sys.platform != "linux":

@@ -1,11 +1,11 @@
 """The index: where the messages with a key lie in the commit log.
 
-Index files follow each other; the last one grows, and when it is full the next one takes over. A file is named for the
+Index files follow each other; the last one grows, and when it is full a new one takes over. A file is named for the
 local time of its creation, and the order of the names is the order of the files.
 
-Adding is two steps. `add` notes a record and costs next to nothing; `drain` makes the entries of all records noted so
+Adding takes two steps. `add` notes a record and costs next to nothing; `drain` makes the entries of all records so
 far, since hashing many keys at once is many times cheaper. Losing what was not written costs nothing but time: recovery
-cuts the files back to what is sure and makes the rest anew from the commit log.
+cuts the files back to what is certain and rebuilds the rest from the commit log.
 
 numpy, which takes a tenth of a second to import, is needed for the first entry and not before.
 """
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Records whose entries are best made together. With two keys each, a record takes 0.6 µs in a batch of 1024 and 0.55 µs
+# Best number of records per batch. With two keys each, a record takes 0.6 µs in a batch of 1024 and 0.55 µs
 # in one of this size; the event loop waits a millisecond for it (CPython 3.11).
 BATCH = 2048
 
-# How many pieces a record is written in: head, body, topic, length of the properties, properties.
+# Pieces that a record is written in: head, body, topic, length of the properties, properties.
 PIECES = 5
-# What is wanted of a head whose hosts are of IPv4: its offset and its store time.
+# The fields needed from a head with IPv4 hosts: its offset and its store time.
 _HEAD = HEAD_LAYOUTS[0].only("physical_offset", "store_timestamp")
-_NO_OFFSET = 2**63 - 1  # behind every message
+_NO_OFFSET = 2**63 - 1  # beyond every message
 
 _NAME = re.compile(r"[0-9]{17}", re.ASCII)
 
@@ -54,7 +54,7 @@ _NAME = re.compile(r"[0-9]{17}", re.ASCII)
 class IndexFiles:
     """The index of one store, used by one thread.
 
-    A record can be found once it was added; its entry is with the system once `flush` returned, and survives a power
+    A record can be found once it was added; the system has its entry once `flush` returned, and it survives a power
     failure once the paths it returned were synced.
     """
 
@@ -65,17 +65,17 @@ class IndexFiles:
         self._clock = clock
         self._files: list[IndexFile] = []
         self._growing: GrowingIndexFile | None = None  # the last of them, once something was added to it
-        # Of the records that have no entries yet: heads, topics as text or with their lengths, lengths of properties,
-        # and the properties, each behind a separator. One buffer for all: as many objects would be cold when their
-        # turn comes, and cost twice the time.
+        # For records without entries yet: heads, topics as text or with their lengths, lengths of properties,
+        # and the properties, each after a separator. One buffer for all: separate objects would be cold when their
+        # turn comes, and take twice the time.
         self._heads = bytearray()
         self._topics: list[str | bytes] = []
         self._sizes = bytearray()
         self._properties = bytearray()
-        # Keys with their hashes that have no entry yet, because the disk did not take them.
+        # Keys, with their hashes, that have no entry yet because the disk did not take them.
         self._hashed: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
         self._unsynced: list[Path] = []
-        # After a crash: files whose contents may be anything. `cut_back` looks at all of their entries.
+        # After a crash: files whose content is uncertain. `cut_back` checks all of their entries.
         self._unsure: set[Path] = set()
 
     def __repr__(self) -> str:
@@ -84,10 +84,10 @@ class IndexFiles:
     # Files
 
     def load(self, crashed: bool = False, checkpoint_time: int = 0) -> None:
-        """Find the files. StoreError names the path of what does not belong there or has another size.
+        """Find the files. StoreError names the path of a stray file or one of the wrong size.
 
-        After a crash only files that were full before `checkpoint_time` are surely as they should be; RocketMQ deletes
-        the others. Here `cut_back` must follow, which makes them sure again.
+        After a crash only files that were full before `checkpoint_time` are certain; RocketMQ deletes
+        the others. Here `cut_back` must follow, which repairs them.
         """
         self._files = [IndexFile.load(path, self._geometry) for path in self._paths()]
         for file in list(self._files):
@@ -95,7 +95,7 @@ class IndexFiles:
                 logger.warning("index file %s has a damaged header; keeping the entries that make sense", file.path)
                 self._cut_back_file(file, _NO_OFFSET)
             elif crashed and (not file.is_full or file.header.end_time >= checkpoint_time):
-                # Even if the header is an old one: slots may have been written since, without it.
+                # Even if the header is old: slots may have been written since.
                 self._unsure.add(file.path)
 
     def _paths(self) -> list[Path]:
@@ -107,15 +107,15 @@ class IndexFiles:
                 raise StoreError(f"{path} is not an index file; move it away")
             paths.append(path)
         if paths and paths[-1].stat().st_size == 0:
-            # Made just before a crash; nothing was ever in it.
+            # Created just before a crash and never used.
             self._disk.delete(paths.pop())
         return paths
 
     def cut_back(self, offset: int) -> None:
-        """Forget the entries of messages at or behind `offset`, because the log ends there or is read again from there.
+        """Forget the entries of messages from `offset` on, because the log ends there or is replayed from there.
 
-        Otherwise new messages at those offsets would count as indexed already. After a crash files that are not sure
-        keep only what makes sense. OSError leaves an index that is not to be used.
+        Otherwise new messages at those offsets would count as indexed. After a crash, uncertain files
+        keep only what makes sense. OSError leaves an unusable index.
         """
         self.drain()
         self._stop_growing()
@@ -134,9 +134,9 @@ class IndexFiles:
             self._files.remove(file)
 
     def expire(self, log_start: int) -> list[Path]:
-        """Give up the files, never the last, all of whose messages lie before `log_start`.
+        """Give up the files whose messages all lie before `log_start`, but never the last file.
 
-        Returns their paths, for the caller to delete: not before the messages are gone, which would miss their entries.
+        Returns their paths, for the caller to delete once the messages are gone.
         """
         expired = []
         while len(self._files) > 1 and self._files[0].header.end_offset < log_start:
@@ -155,7 +155,7 @@ class IndexFiles:
             self._unsynced.remove(file.path)
 
     def close(self) -> None:
-        """Let go of all files. What was not flushed is lost."""
+        """Close all files. What was not flushed is lost."""
         if self._growing is not None:
             self._growing.close()
             self._growing = None
@@ -173,16 +173,16 @@ class IndexFiles:
     # Adding
 
     def add(self, topic: str, properties: bytes, physical_offset: int, store_timestamp: int) -> None:
-        """Note a record, to be indexed under its keys. Records come in the order of the log."""
+        """Note a record, to be indexed under its keys. Records come in log order."""
         self._heads += head(physical_offset, store_timestamp)
         self._topics.append(topic)
         self._sizes += PROPERTIES_LENGTH.pack(len(properties))
         self._properties += b"\x02%b" % properties
 
     def add_written(self, pieces: list[bytes]) -> None:
-        """As `add`, for records in the pieces in which they were written.
+        """As `add`, for records in the pieces they were written in.
 
-        A head must have the size of one with hosts of IPv4; `head` makes one.
+        A head must have the size of one with IPv4 hosts; `head` makes one.
         """
         if len(pieces) == PIECES:
             head, _, topic, size, properties = pieces
@@ -198,7 +198,7 @@ class IndexFiles:
             self._properties += b"\x02".join(pieces[4::PIECES])
 
     def add_bulk(self, bulk: Bulk) -> None:
-        """As `add`, for many records that are read back; what is pending comes before them."""
+        """As `add`, for many records read back; pending ones come before them."""
         from .keys import key_hashes
 
         self.drain()
@@ -206,9 +206,9 @@ class IndexFiles:
         self._add_hashed()
 
     def drain(self, least: int = 1) -> None:
-        """Make the entries of all records noted so far, if they are at least so many: BATCH after an append.
+        """Make the entries of all records noted so far, if there are at least this many: BATCH after an append.
 
-        OSError if the disk does not take them; no key is lost, and the next call goes on where this one stopped.
+        OSError if the disk does not take them; no key is lost, and the next call continues where this one stopped.
         """
         if self._hashed is not None:
             self._add_hashed()
@@ -240,11 +240,11 @@ class IndexFiles:
         offsets: NDArray[np.int64],
         times: NDArray[np.int64],
     ) -> None:
-        """Keep the hashes of keys until they have entries; `numbers` says to which of the records each belongs."""
+        """Keep the hashes of keys until they have entries; `numbers` says which record each belongs to."""
         import numpy as np
 
         key_offsets, key_times = offsets[numbers], times[numbers]
-        # What lies before the newest entry is indexed already; the same offset may follow, it has several keys.
+        # Everything before the newest entry is indexed already; the same offset may follow if it has several keys.
         fresh = key_offsets == np.maximum.accumulate(key_offsets)
         if self._files:
             fresh &= key_offsets >= self._files[-1].header.end_offset
@@ -264,7 +264,7 @@ class IndexFiles:
         self._hashed = None
 
     def _grow(self) -> GrowingIndexFile:
-        """The last file, to be written to; a new one if there is none or it is full."""
+        """The last file, for writing; a new one if there is none or it is full."""
         from .writer import GrowingIndexFile
 
         last = self._files[-1] if self._files else None
@@ -282,12 +282,12 @@ class IndexFiles:
         millis = int(self._clock() * 1000)
         name = f"{time.strftime('%Y%m%d%H%M%S', time.localtime(millis // 1000))}{millis % 1000:03d}"
         if self._files and name <= (last := self._files[-1].path.name):
-            # The clock was set back, or summer time ended. The order of the names is the order of the files.
+            # The clock was set back, or summer time ended. The order of the names must be the order of the files.
             name = f"{int(last) + 1:017d}"
         return self._folder / name
 
     def _stop_growing(self) -> None:
-        """Hand the growing file to the system, to be synced with the next flush, and free its memory."""
+        """Write out the growing file, to be synced with the next flush, and free its memory."""
         if self._growing is not None:
             self._write_out(self._growing)
             self._files[-1] = self._growing.closed()
@@ -296,7 +296,7 @@ class IndexFiles:
     # Flushing
 
     def flush(self, sync: bool = False) -> list[Path]:
-        """Hand everything to the system. Returns the files that are to be synced; with `sync` that is done here.
+        """Hand everything to the system. Returns the files to sync; with `sync`, they are synced here.
 
         OSError if the disk does not take it; the next call tries again.
         """
@@ -332,10 +332,10 @@ class IndexFiles:
     def find(self, topic: str, key: str, max_num: int, begin: int, end: int) -> list[int]:
         """Up to `max_num` offsets of messages that may have this key, stored from `begin` to `end`.
 
-        The newest come first, and one may come twice. Keys are known by their hashes alone, so whoever reads the
-        messages must compare the key. StoreError if a file cannot be read.
+        The newest come first, and one may come twice. Keys are known only by their hashes, so the caller
+        must compare the key. StoreError if a file cannot be read.
         """
-        with contextlib.suppress(OSError):  # the store learns of it at its next flush; what is there can be found
+        with contextlib.suppress(OSError):  # the store learns of it at its next flush; search what is there
             self.drain()
         key_hash = index_hash(f"{topic}#{key}")
         found: list[int] = []
@@ -351,7 +351,7 @@ class IndexFiles:
         return found
 
     def check(self) -> Iterator[str]:
-        """What is wrong with the files, a sentence each, file by file; all of each is read. Flush first."""
+        """What is wrong with the files, a sentence each; reads all of them. Flush first."""
         from .writer import check
 
         before = 0
@@ -367,5 +367,5 @@ class IndexFiles:
 
 
 def head(physical_offset: int, store_timestamp: int) -> bytes:
-    """What the index needs of a record's head, in the place where it stands in most heads."""
+    """What the index needs from a record's head, in the layout of most heads."""
     return _HEAD.pack(physical_offset, store_timestamp)

@@ -1,9 +1,9 @@
-"""One index file: a hash table on disk whose chains run through its entries, from the newest to the oldest.
+"""Reads one index file: a hash table on disk whose chains run through its entries, newest first.
 
     header | a slot per hash: number of its newest entry | entries, in the order of the commit log
 
-Layouts are in `format`. The file does not tell how many slots it has: with a wrong number it is read wrongly, and
-nothing says so. This module only reads; `index_writer` knows the file that still grows.
+Layouts are in `format`. The file does not record how many slots it has: with a wrong number it is misread, and
+nothing shows it. This module only reads; `writer` has the file that still grows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Entries read at once. A key that is used often has its entries close together.
+# Entries read at once. A frequent key has its entries close together.
 _BLOCK = 200
 
 
@@ -45,7 +45,7 @@ class Geometry(NamedTuple):
 
 @dataclass(slots=True)
 class IndexHeader:
-    """Times are store times in milliseconds, offsets are of the commit log; both of the first and the last entry."""
+    """Store times in milliseconds and commit log offsets of the first and the last entry."""
 
     begin_time: int = 0
     end_time: int = 0
@@ -67,7 +67,7 @@ class IndexHeader:
 
 
 class IndexFile:
-    """An index file that does not grow (any more). It is opened for each look-up and keeps no descriptor."""
+    """A complete index file. It is opened for each lookup and keeps no descriptor."""
 
     def __init__(self, path: Path, geometry: Geometry, header: IndexHeader) -> None:
         self.path = path
@@ -95,7 +95,7 @@ class IndexFile:
 
     @property
     def is_plausible(self) -> bool:
-        """Whether the header can be true."""
+        """Whether the header is plausible."""
         header = self.header
         return (
             1 <= header.next_entry <= self.geometry.entries
@@ -110,8 +110,8 @@ class IndexFile:
     def find(self, key_hash: int, limit: int, begin: int, end: int) -> list[int]:
         """Up to `limit` offsets of messages with this hash, stored from `begin` to `end`, the newest first.
 
-        Times are kept in whole seconds after the file's first entry, so they are up to a second early. Damage can
-        make the result wrong or StoreError be raised, but cannot make it run in circles.
+        Times are whole seconds after the file's first entry, so they are up to a second early. Damage can
+        make the result wrong or raise StoreError, but cannot cause an endless loop.
         """
         with reading(self.path) as fd:
             return self._walk(fd, key_hash, limit, begin, end)
@@ -150,7 +150,7 @@ class IndexFile:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[int]:
-    """A descriptor to read `path`. StoreError for whatever the system finds wrong with it."""
+    """A descriptor to read `path`. System errors become StoreError."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""Messages by a key: what the index finds by a hash, without those that only have the same hash."""
+"""Lookup by key: finds messages by hash in the index, and drops those that only share the hash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class KeyQuery(NamedTuple):
     end: int
 
     def fits(self, record: memoryview) -> bool:
-        """Whether a record, found by a hash, really has the key."""
+        """Whether a record found by hash really has the key."""
         try:
             message = decode_record(record, check_crc=False)
         except CorruptRecord:
@@ -42,7 +42,7 @@ def find_by_key(
     """The newest messages that `query` asks for, `limit` at most, oldest first."""
     seen: set[int] = set()
     found: list[memoryview] = []
-    # Other keys may have the same hash; if they are in the way, older entries are looked at.
+    # Other keys may have the same hash; then look at older entries, too.
     for _ in range(_ROUNDS):
         fresh = {*index.find(query.topic, query.key, limit + len(seen), query.begin, query.end)} - seen
         records = []

@@ -1,4 +1,4 @@
-"""The keys of many records at once, and their hashes.
+"""Extracts the keys of many records at once, and hashes them.
 
 A record is indexed under its UNIQ_KEY and under each blank-separated part of its KEYS. What the index keeps of a key is
 Java's hash of `topic#key` (pyromq.protocol.hashing); for one key that takes 2.6 µs, here a tenth of it:
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# Keys of more bytes, or with characters beyond ASCII, are hashed one by one.
+# Longer keys, and keys with characters beyond ASCII, are hashed one by one.
 _LONGEST = 64
 # Rows of the matrix at a time: one record may carry sixteen thousand keys.
 _ROWS = 4096
 
-# What is wanted of heads whose hosts are of IPv4.
+# The fields needed from heads with IPv4 hosts.
 HEAD = HEAD_LAYOUTS[0].dtype("physical_offset", "store_timestamp")
 
 _SEPARATOR = 2
@@ -55,7 +55,7 @@ def key_hashes(
 ) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
     """The index hash of every key, and which record it belongs to; in the order in which they are to be indexed.
 
-    `topics` are text, or fields as a record has them, with the length in front. `properties` are the stored strings;
+    `topics` are text, or fields as in a record, prefixed with the length. `properties` are the stored strings;
     any bytes are allowed. Of equal names the last one with a value counts, as `properties.parse` has it.
     """
     sizes = np.fromiter(map(len, properties), np.intp, len(properties))
@@ -65,7 +65,7 @@ def key_hashes(
 def joined_key_hashes(
     topics: Sequence[str | bytes], properties: bytes | bytearray, sizes: NDArray[np.intp]
 ) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """As `key_hashes`, for properties of these `sizes` that come together, each behind a separator."""
+    """As `key_hashes`, for joined properties of these `sizes`, each after a separator."""
     raw = b"".join((_FRONT, properties, _BACK))
     keys = _find_keys(raw, sizes)
     lengths = keys.ends - keys.starts
@@ -83,7 +83,7 @@ def joined_key_hashes(
 
 
 class _Found(NamedTuple):
-    """Where keys start and end in the buffer, and to which record each belongs."""
+    """Where keys start and end in the buffer, and which record each belongs to."""
 
     starts: NDArray[np.intp]
     ends: NDArray[np.intp]
@@ -125,7 +125,7 @@ def _find_keys(raw: bytes, sizes: NDArray[np.intp]) -> _Found:
 
 
 def _split(octets: NDArray[np.uint8], values: _Found, may_split: NDArray[np.intp]) -> _Found:
-    """Each of the values that may be split, split at its blanks; empty parts are left out."""
+    """Split the values that allow it at blanks; empty parts are left out."""
     blanks = (octets == _BLANK).nonzero()[0]
     first = blanks.searchsorted(values.starts)
     inside = (blanks.searchsorted(values.ends) - first) * may_split
@@ -142,7 +142,7 @@ def _split(octets: NDArray[np.uint8], values: _Found, may_split: NDArray[np.intp
 
 
 def _hash_rows(raw: bytes, ends: NDArray[np.intp], lengths: NDArray[np.intp]) -> NDArray[np.uint32]:
-    """The hashes of keys of at most _LONGEST bytes of ASCII; any number for other keys."""
+    """The hashes of ASCII keys of at most _LONGEST bytes; arbitrary numbers for other keys."""
     width = min(int(lengths.max()), _LONGEST)
     # One row per position of the buffer, each overlapping the next; only those of the keys are copied.
     rows = np.ndarray((len(raw) - width + 1, width), np.uint8, raw, 0, (1, 1))[ends - width]
@@ -153,7 +153,7 @@ def _hash_rows(raw: bytes, ends: NDArray[np.intp], lengths: NDArray[np.intp]) ->
 
 
 def _odd_keys(raw: bytes, keys: _Found) -> list[int]:
-    """The keys that `_hash_rows` cannot do."""
+    """The keys that `_hash_rows` cannot hash."""
     odd = keys.ends - keys.starts > _LONGEST
     if not raw.isascii():
         # How many bytes beyond ASCII lie before each position.

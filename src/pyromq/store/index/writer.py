@@ -1,7 +1,7 @@
-"""The index file that still grows, and what else has to look at a whole file: cutting one back, checking one.
+"""Writes the growing index file; also cuts a file back and checks one, which read it as a whole.
 
-Nothing is written through a map: on a full disk that would kill the process. The slot table lies in memory, entries are
-gathered and written in the order of their numbers, and what changed of the table follows with the header when the file
+Nothing is written through a map: on a full disk that would kill the process. The slot table is in memory, entries are
+collected and written in order, and the changed parts of the table follow with the header when the file
 is written out. So a crash may leave entries without slots, or slots without entries; `cut_back` makes the file whole.
 """
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 ENTRY = INDEX_ENTRY_LAYOUT.dtype()
 SLOT = INDEX_SLOT_LAYOUT.dtype()["newest"]
 
-_GATHERED = 4096  # entries in memory at most
-_PAGE = 1024  # slots that are written together, 4 KiB
-_CHUNK = 1 << 16  # entries looked at together when a whole file is read
+_GATHERED = 4096  # most entries in memory
+_PAGE = 1024  # slots written together, 4 KiB
+_CHUNK = 1 << 16  # entries per read of a whole file
 _MAX_SECONDS = 2**31 - 1
 
 
 class GrowingIndexFile(IndexFile):
-    """The last index file while there is room in it. Keeps one descriptor, and the slot table: 20 MB by default.
+    """The last index file while it has room. Keeps one descriptor, and the slot table: 20 MB by default.
 
-    What was added can be found at once. Once `write_out` returned the system has all of it; syncing is the caller's.
+    Added keys can be found at once. Once `write_out` returned, the system has everything; the caller syncs.
     """
 
     def __init__(self, path: Path, geometry: Geometry, header: IndexHeader, fd: int, disk: Disk) -> None:
@@ -56,15 +56,15 @@ class GrowingIndexFile(IndexFile):
 
     @classmethod
     def create(cls, path: Path, geometry: Geometry, seed: IndexHeader, disk: Disk) -> GrowingIndexFile:
-        """A new file. It takes over where the file with the header `seed` ended. OSError as the system gives it."""
+        """A new file that continues after the one with the header `seed`. Raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Sparse: most files of a small store never come to use their 420 MB.
+        # Sparse: most files of a small store never use their 420 MB.
         fd = disk.create(path, geometry.size, reserve=False)
         try:
             failpoints.hit("index.create")
             header = IndexHeader(seed.end_time, seed.end_time, seed.end_offset, seed.end_offset)
-            # At once: after a crash RocketMQ deletes a file by the time in its header, and would keep one that has none
-            # and index what the files before it have once more.
+            # At once: after a crash RocketMQ deletes files by the time in the header, and would keep one without
+            # a time and index once more what earlier files have.
             disk.write(fd, header.pack(), 0)
             disk.sync_folder(path.parent)
             return cls(path, geometry, header, fd, disk)
@@ -75,7 +75,7 @@ class GrowingIndexFile(IndexFile):
 
     @classmethod
     def continuing(cls, file: IndexFile, disk: Disk) -> GrowingIndexFile:
-        """Go on writing to a file that has room. OSError or StoreError if it cannot be read."""
+        """Continue a file that has room. OSError or StoreError if it cannot be read."""
         fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
         try:
             growing = cls(file.path, file.geometry, file.header, fd, disk)
@@ -87,7 +87,7 @@ class GrowingIndexFile(IndexFile):
 
     def _load_slots(self) -> None:
         slots = _read_slots(self._fd, self)
-        # A slot that points to where no entry is yet would chain the entry that comes there to itself.
+        # A slot that points past the last entry would chain the next entry to itself.
         wrong = ((slots < 0) | (slots >= self.header.next_entry)).nonzero()[0]
         slots[wrong] = 0
         self._dirty[wrong // _PAGE] = True
@@ -101,9 +101,9 @@ class GrowingIndexFile(IndexFile):
         return self.header.next_entry - self._first
 
     def add(self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], times: NDArray[np.int64]) -> int:
-        """Add as many of these keys as there is room for, and say how many that were: none if the file is full.
+        """Add as many of these keys as fit, and return how many: 0 if the file is full.
 
-        OSError if gathered entries could not be written; then nothing was added and all can be found as before.
+        OSError if collected entries could not be written; then nothing was added and everything can be found as before.
         """
         if self._count == len(self._gathered):
             self._write_entries()
@@ -122,7 +122,7 @@ class GrowingIndexFile(IndexFile):
         self._offsets[place] = offsets
         self._previous[place] = previous
         if header.next_entry == 1:
-            # RocketMQ takes the time of the very first entry against the end of the file before this one.
+            # RocketMQ stores the first entry's time relative to the end of the previous file.
             first = _seconds_after(header.begin_time, times[:1])
             header.begin_time, header.begin_offset = int(times[0]), int(offsets[0])
             self._seconds[place] = _seconds_after(header.begin_time, times)
@@ -149,7 +149,7 @@ class GrowingIndexFile(IndexFile):
             self._disk.write(self._fd, _octets(slots), self.geometry.slot_at(first * _PAGE))
             self._dirty[first : last + 1] = False
         failpoints.hit("index.write.slots")
-        # The header last: what it counts is there then.
+        # The header last: then what it counts is there.
         self._disk.write(self._fd, self.header.pack(), 0)
         self._header_dirty = False
         failpoints.hit("index.write.header")
@@ -161,13 +161,13 @@ class GrowingIndexFile(IndexFile):
             self._first += count
 
     def close(self) -> None:
-        """Let go of the file and of the memory it took. What was not written out is lost."""
+        """Close the file and free its memory. What was not written out is lost."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def closed(self) -> IndexFile:
-        """The same file, closed, as one that does not grow."""
+        """The same file, closed, as a complete one."""
         self.close()
         return IndexFile(self.path, self.geometry, self.header)
 
@@ -186,11 +186,11 @@ class GrowingIndexFile(IndexFile):
 
 
 def link(table: NDArray[np.int32], slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Make entries the newest of their slots, one after the other. Returns to which entry each of them is chained."""
+    """Make entries the newest of their slots, one after the other. Returns which entry each is chained to."""
     previous = table[slots]
     table[slots] = numbers  # of equal slots the last one stays
     if (table[slots] != numbers).any():
-        # Some share a slot: each of those but the first is chained to the one before it.
+        # Some share a slot: each but the first is chained to the previous one.
         order = slots.argsort(kind="stable")
         shared = (slots[order[1:]] == slots[order[:-1]]).nonzero()[0]
         previous[order[shared + 1]] = numbers[order[shared]]
@@ -209,7 +209,7 @@ def _seconds_after(begin: int, times: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _runs(pages: NDArray[np.intp], total: int) -> Iterator[tuple[int, int]]:
-    """First and last of the pages to write together; all at once when most of them are to be written."""
+    """First and last page of each stretch to write together; everything at once if most pages changed."""
     if len(pages) * 8 >= total:
         yield int(pages[0]), int(pages[-1])
     elif len(pages):
@@ -223,10 +223,10 @@ def _runs(pages: NDArray[np.intp], total: int) -> Iterator[tuple[int, int]]:
 
 
 def cut_back(file: IndexFile, offset: int, disk: Disk) -> bool:
-    """Keep only the entries of messages before `offset`; False if none is left, and then nothing was changed.
+    """Keep only the entries of messages before `offset`; False, with nothing changed, if none is left.
 
-    Only what makes sense is kept: entries follow each other in the order of the log, so the first that does not, or
-    was never written, is where the file ends. The slots, the chains and the header are made anew, the rest is zeroed;
+    Only what makes sense is kept: entries are in log order, so the file ends at the first that is not, or
+    was never written. Slots, chains and header are rebuilt, the rest is zeroed;
     all of it is on disk when this returns.
     """
     geometry = file.geometry
@@ -249,7 +249,7 @@ def cut_back(file: IndexFile, offset: int, disk: Disk) -> bool:
                 disk.write(fd, _octets(entries), geometry.entry_at(first))
             header.next_entry = first + len(entries)
             header.end_offset = int(entries["physical_offset"][-1])
-            # Within the second that the entry tells; a look-up must not pass over the file.
+            # Within the second that the entry states; a lookup must not skip the file.
             header.end_time = min(old.end_time, old.begin_time + int(entries["seconds"][-1]) * 1000 + 999)
             if len(entries) < _CHUNK:
                 break
@@ -269,12 +269,12 @@ def cut_back(file: IndexFile, offset: int, disk: Disk) -> bool:
 
 
 def _sound(entries: NDArray[np.void], after: int, before: int) -> int:
-    """How many of the entries, from the first on, are those of messages from `after` on, in order, below `before`."""
+    """How many leading entries belong to messages from `after` on and before `before`, in order."""
     offsets = entries["physical_offset"].astype(np.int64)
     good = (offsets < before) & (entries["hash"] >= 0) & (entries["seconds"] >= 0)
     good[0] &= offsets[0] >= after
     good[1:] &= offsets[1:] >= offsets[:-1]
-    # Offset 0 is a real one, all fields 0 is an entry that was never written.
+    # Offset 0 is valid; all fields 0 means an entry that was never written.
     good &= (offsets != 0) | (entries["hash"] != 0) | (entries["previous"] != 0)
     return len(good) if good.all() else int(good.argmin())
 
@@ -316,7 +316,7 @@ def _read_slots(fd: int, file: IndexFile) -> NDArray[np.int32]:
 
 
 def _read_entries(fd: int, file: IndexFile, end: int) -> Iterator[tuple[int, NDArray[np.void]]]:
-    """The entries before number `end`, many at a time, each with the number of the first."""
+    """The entries before number `end`, many at a time, each batch with the number of its first."""
     for first in range(1, end, _CHUNK):
         size = min(_CHUNK, end - first) * ENTRY.itemsize
         data = read_exactly(fd, size, file.geometry.entry_at(first), file.path)

@@ -1,1 +1,1 @@
-"""The small files of a store: `config/*.json`, the checkpoint, deleted topics."""
+"""The small files of a store: `config/*.json`, the checkpoint, the list of deleted topics."""

@@ -1,8 +1,8 @@
-"""Small files of our own that are written in place and say themselves whether they are whole.
+"""Small files with a checksum, written in place: a reader sees whether they are whole.
 
     8 hexadecimal digits: CRC-32 of the content | 8: its length | line feed | content
 
-A reader that finds anything else finds nothing. What an older, longer content left behind the new one does not count.
+Anything else reads as nothing. What older, longer content left after the new one does not count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HEAD = 17
 
 
 def save(path: Path, content: bytes, disk: Disk) -> None:
-    """Return once `content` is on disk. OSError if the disk does not take it; then there may be nothing to read."""
+    """Return once `content` is on disk. OSError if the disk does not take it; then the file may read as nothing."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         disk.write(fd, b"%08x%08x\n%b" % (zlib.crc32(content), len(content), content), 0)
@@ -30,7 +30,7 @@ def save(path: Path, content: bytes, disk: Disk) -> None:
 
 
 def load(path: Path) -> bytes | None:
-    """What `save` wrote; None if there is nothing, or nothing whole."""
+    """What `save` wrote; None if there is nothing whole."""
     try:
         data = path.read_bytes()
     except OSError:

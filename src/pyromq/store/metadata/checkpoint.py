@@ -1,6 +1,6 @@
-"""The checkpoint: up to which store time the log, the queues and the index are surely on disk.
+"""The checkpoint: up to which store time the log, the queues and the index are certainly on disk.
 
-After a crash, recovery begins with the last file that was begun before these times; what came later is read again.
+After a crash, recovery begins with the last file that began before these times; what came later is replayed.
 
     i64 commit log | i64 consume queues | i64 index | of RocketMQ 5.x: not ours, kept | zeros up to 4096
 """
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The store times of a message and of its entries may differ by so much: clocks are not that exact.
+# The store times of a message and its entries may differ by this much: clocks are not exact.
 _MARGIN = 3000
 
 
 class Checkpoint:
-    """Store times in milliseconds, 0 for never; set by whoever flushed, written by `save`."""
+    """Store times in milliseconds, 0 for never; set after each flush, written by `save`."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._path = path
@@ -52,9 +52,9 @@ class Checkpoint:
         return min(self.min_timestamp, self.index)
 
     def load(self) -> None:
-        """Take over what the file says. A missing or short file, or an impossible time, says 0: recover more.
+        """Load the file. A missing or short file, or an impossible time, counts as 0: recover more.
 
-        StoreError if there is a file that cannot be read.
+        StoreError if the file cannot be read.
         """
         try:
             data = self._path.read_bytes()
@@ -72,7 +72,7 @@ class Checkpoint:
         """Return once the times are on disk. OSError if that failed; the file may then hold old times or new ones."""
         data = CHECKPOINT_TIMES.pack(self.physic, self.logics, self.index) + self._rest
         is_new = not self._path.exists()
-        # One page, written in place as RocketMQ does: no reader ever sees a part of it.
+        # One page, written in place as RocketMQ does: no reader ever sees half of it.
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             self._disk.write(fd, data, 0)

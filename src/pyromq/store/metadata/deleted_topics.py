@@ -1,10 +1,10 @@
-"""Which topics were deleted, and where the log ended at that moment.
+"""Remembers deleted topics, and where the log ended when each was deleted.
 
-A deleted topic loses its queues, but its messages stay in the log until they expire. Whenever queues are made anew from
-the log they would be back; and if the topic itself came back meanwhile, its messages would be counted from 0 twice. So
-recovery passes over what a deleted topic had before it was deleted.
+A deleted topic loses its queues, but its messages stay in the log until they expire. Whenever queues are rebuilt from
+the log they would come back; and if the topic was created again meanwhile, two messages would have offset 0. So
+recovery skips the messages of a deleted topic from before its deletion.
 
-The file is ours; RocketMQ passes it over, and brings such messages back after a crash.
+The file is ours; RocketMQ ignores it, and brings such messages back after a crash.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ DELETED_TOPICS = "deletedtopics.json"
 
 
 class DeletedTopics:
-    """By topic, the offset of the log before which its messages are gone."""
+    """By topic, the log offset before which its messages are gone."""
 
     def __init__(self, root: Path, disk: Disk) -> None:
-        # Written one after the other: whatever happens, one of them is whole.
+        # Written in turn: whatever happens, one of them is whole.
         self._paths = (root / f"{DELETED_TOPICS}.bak", root / DELETED_TOPICS)
         self._disk = disk
         self.ends: dict[str, int] = {}
@@ -44,11 +44,11 @@ class DeletedTopics:
                     continue
 
     def add(self, topic: str, log_end: int) -> None:
-        """Return once it is on disk that `topic` has no messages before `log_end`. OSError leaves it as it was."""
+        """Record, on disk, that `topic` has no messages before `log_end`. OSError leaves the table as it was."""
         self._save(self.ends | {topic: log_end})
 
     def fit(self, log_start: int, log_end: int) -> None:
-        """Forget topics whose messages have all expired, and let none of those to come count as deleted.
+        """Forget topics whose messages have all expired, and make sure no future message counts as deleted.
 
         A power failure may have taken the end of the log, so that it ends before the place where a topic was deleted.
         """

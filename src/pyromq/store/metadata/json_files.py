@@ -1,8 +1,8 @@
-"""The files in `config`: topics, groups and offsets, as RocketMQ writes and reads them.
+"""The files in `config`: topics, groups and offsets in RocketMQ's format.
 
-A file is never half written: the new text is complete and on disk before it takes the name, and what had the name
+A file is never half written: the new text is complete and on disk before it gets the name, and the file that had it
 before stays as `<name>.bak`. RocketMQ is not that careful, so a reader takes the `.bak` when the file itself is
-missing, empty or torn. What we do not know (members of newer versions) is kept when a file is written again.
+missing, empty or torn. Members we do not know (from newer versions) are kept when a file is written again.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class JsonFile:
     def __init__(self, path: Path, disk: Disk | None = None) -> None:
         self.path = path
         self._disk = disk or Disk()
-        # Whether the file itself can be read; None if nobody looked yet.
+        # Whether the file itself can be read; None if not tried yet.
         self._is_sound: bool | None = None
-        # Whether `load` found a file that says nothing, and no `.bak` that does: something was there once.
+        # Whether `load` found an empty file and no usable `.bak`: something was there once.
         self.was_emptied = False
 
     def __repr__(self) -> str:
@@ -67,14 +67,14 @@ class JsonFile:
         return self.path.with_name(self.path.name + ".bak")
 
     def load(self) -> Table | None:
-        """The object in the file, or else in its `.bak`; None if there is neither. Names and integer keys are texts.
+        """The object in the file, or else in its `.bak`; None if there is neither. Names and integer keys are strings.
 
-        StoreError if both are there and neither can be read.
+        StoreError if both exist and neither can be read.
         """
         return self.load_as(lambda table: table)
 
     def load_as(self, use: Callable[[Table], T]) -> T | None:
-        """As `load`, as what `use` makes of it; a RemoteProtocolError of `use` counts as a file that is torn."""
+        """As `load`, converted by `use`; a RemoteProtocolError of `use` counts as a torn file."""
         self._is_sound = False
         try:
             value = _read(self.path, use)
@@ -92,18 +92,18 @@ class JsonFile:
         return saved
 
     def save(self, table: Mapping[str, Any]) -> None:
-        """`write` the text of `table`; integer keys stand without quotes. StoreError if it has no text."""
+        """Write `table` as JSON; integer keys stand without quotes. StoreError if it cannot be encoded."""
         self.write(self.text(table))
 
     def text(self, table: Mapping[str, Any]) -> bytes:
-        """What `save` would write. StoreError if the table has no text."""
+        """What `save` would write. StoreError if the table cannot be encoded."""
         try:
             return pretty(table)
         except (TypeError, ValueError, RecursionError) as exc:
             raise StoreError(f"{self.path}: cannot be written as JSON: {exc}") from exc
 
     def write(self, text: bytes) -> None:
-        """Return once `text`, as the content of the file, survives a power failure. OSError leaves it as it was."""
+        """Return once `text` is in the file and survives a power failure. OSError leaves the file as it was."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_name(self.path.name + ".tmp")
         try:
@@ -121,7 +121,7 @@ class JsonFile:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             with contextlib.suppress(FileNotFoundError):
-                # A file that only its owner may read must not become everybody's.
+                # A file that only its owner may read must not become readable for all.
                 os.fchmod(fd, self.path.stat().st_mode & 0o777)
             self._disk.write(fd, data, 0)
             self._disk.sync(fd)
@@ -129,7 +129,7 @@ class JsonFile:
             os.close(fd)
 
     def _back_up(self) -> None:
-        """Let the file have its second name, unless it is torn: then the `.bak` is all there is."""
+        """Link the file as `.bak`, unless it is torn: then the old `.bak` is all there is."""
         if self._is_sound is None:
             with contextlib.suppress(StoreError):
                 self.load()
@@ -145,7 +145,7 @@ class JsonFile:
 
 
 def _read(path: Path, use: Callable[[Table], T]) -> T | None:
-    """What `use` makes of the object in the file; None if the file is missing or empty."""
+    """The object in the file, converted by `use`; None if the file is missing or empty."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -161,21 +161,21 @@ def _read(path: Path, use: Callable[[Table], T]) -> T | None:
 
 
 class BodyFile(Generic[BodyT]):
-    """A file whose object is also sent to peers, and known as a typed body.
+    """A file whose object is also sent to peers as a typed body.
 
-    What a body does not know is kept from the file, at its place; entries of a map that are gone are gone.
+    Members that the body does not know are kept from the file; deleted entries of a map stay deleted.
     """
 
     def __init__(
         self, path: Path, body_type: type[BodyT], disk: Disk | None = None, *, derived: Collection[str] = ()
     ) -> None:
-        """`derived` members follow from the others and are dropped when the file is written again."""
+        """`derived` members follow from others and are dropped when the file is written again."""
         self._file = JsonFile(path, disk)
         self._body_type = body_type
         self._derived = derived
         self._known: Table = {}
-        # The entries of maps of bodies, by member and key, as they were written last: what each was made of, its plain
-        # value and its text. Of thousands of topics one changes at a time; the others need not be made texts again.
+        # The entries of maps of bodies, by member and key, as last written: what each was made from, its plain
+        # value and its text. Of thousands of topics one changes at a time; the others need not be encoded again.
         self._entries: dict[str, dict[str, tuple[object, Any, str]]] = {}
 
     def __repr__(self) -> str:
@@ -191,7 +191,7 @@ class BodyFile(Generic[BodyT]):
         return self._file.was_emptied
 
     def load(self) -> BodyT:
-        """What the file says; an empty body if there is none. StoreError if neither it nor its `.bak` can be used."""
+        """The body in the file; an empty one if there is no file. StoreError if neither it nor its `.bak` is usable."""
         loaded = self._file.load_as(lambda table: (table, convert(self._body_type, table)))
         self._entries = {}
         if loaded is None:
@@ -205,7 +205,7 @@ class BodyFile(Generic[BodyT]):
         self.write(self.text(body))
 
     def text(self, body: BodyT) -> bytes:
-        """What `save` would write. Whoever goes on changing the tables in `body` takes this, and writes in a thread."""
+        """What `save` would write. Use it if the tables in `body` may change while a thread writes."""
         known = dict(self._known)
         texts: dict[str, Ready] = {}
         for field in _fields(type(body)):
@@ -262,7 +262,7 @@ def _fields(body: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]
 
 
 def _is_default(field: msgspec.structs.FieldInfo, value: object) -> bool:
-    """Whether bodies leave the member out when they are sent."""
+    """Whether bodies leave out the member when they are sent."""
     if field.default is not msgspec.NODEFAULT:
         return bool(value == field.default)
     return field.default_factory in (dict, list) and not value
@@ -279,7 +279,7 @@ class BloomFilterData(Body, frozen=True, kw_only=True):
 
 
 class ConsumerFilter(Body, frozen=True, kw_only=True):
-    """What a consumer group filters a topic by; `dead_time` is 0 while it lives. Times are in milliseconds."""
+    """The filter of a consumer group on a topic; `dead_time` is 0 while it lives. Times are in milliseconds."""
 
     bloom_filter_data: BloomFilterData | None = None
     born_time: I64 = written(0)

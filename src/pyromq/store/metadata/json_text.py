@@ -1,4 +1,4 @@
-"""Text as FastJSON writes it when asked to be pretty, and as RocketMQ's files in `config` therefore look.
+"""JSON text in FastJSON's pretty format, as in RocketMQ's files in `config`.
 
     {
      →  "offsetTable":{
@@ -7,7 +7,7 @@
      →  }
     }
 
-Tabs (→), no blank behind a colon, no newline at the end. A map whose keys are integers stands on one line, its keys
+Tabs (→), no blank after a colon, no newline at the end. A map with integer keys stands on one line, its keys
 without quotes, its closing brace on the next; that is not JSON, and RocketMQ expects it.
 """
 
@@ -25,18 +25,18 @@ _INTEGERS = {int}
 
 
 class Ready(str):
-    """Text that stands for a value as it is."""
+    """Finished text of a value."""
 
     __slots__ = ()
 
 
 def entry(value: object) -> str:
-    """The text of an entry of a map that is itself a member of the outermost object."""
+    """The text of an entry of a map that is a member of the outermost object."""
     return _text(value, "\n\t\t")
 
 
 def map_of(entries: Mapping[str, str]) -> Ready:
-    """A member of the outermost object that is a map, out of the texts of its entries."""
+    """A map in the outermost object, built from the texts of its entries."""
     if not entries:
         return Ready("{}")
     members = ",".join([f"\n\t\t{_scalar(key)}:{text}" for key, text in entries.items()])
@@ -44,9 +44,9 @@ def map_of(entries: Mapping[str, str]) -> Ready:
 
 
 def pretty(table: Mapping[str, Any]) -> bytes:
-    """The text of `table`; members come in the order of the mapping, those that are None not at all.
+    """The text of `table`; members come in the order of the mapping, those that are None are left out.
 
-    Raises TypeError or ValueError for what has no text.
+    Raises TypeError or ValueError for values that cannot be encoded.
     """
     return _text(dict(table), "\n").encode()
 
@@ -59,7 +59,7 @@ def _text(value: object, line: str) -> str:
         deeper = line + "\t"
         if set(map(type, value)) == _INTEGERS:
             if set(map(type, value.values())) == _INTEGERS:
-                # Offsets of queues, of which there may be a hundred thousand: Python's own text is six times as fast.
+                # Offsets of perhaps a hundred thousand queues: Python's own text is six times as fast.
                 return f"{str(value).replace(' ', '')[:-1]}{line}}}"
             members = ",".join(f"{key:d}:{_text(item, deeper)}" for key, item in value.items() if item is not None)
             return f"{{{members}{line}}}"

@@ -1,7 +1,7 @@
 """A consume queue: where the messages of one queue of a topic lie in the commit log, in the order of their offsets.
 
-What it does while it is in use is in `queue_entries`. Here is how it begins and ends: files that are found at a start,
-entries that are made anew from the log, and those that expire or are deleted.
+`queue_entries` has what it does while in use. This module has how it begins and ends: files found at a start,
+entries rebuilt from the log, and entries that expire or are deleted.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_FILLED = 64 * 1024  # bytes of fillers that are written at once
-# A record further ahead of its queue than that is damaged, and filling the hole would cost more than the record.
+_FILLED = 64 * 1024  # bytes of fillers written at once
+# A record further ahead of its queue is damaged, and filling the hole would cost more than the record.
 _LARGEST_HOLE = 300_000
 _LARGEST_OFFSET = 2**63 // SIZE - _LARGEST_HOLE
 
 
 class Gap(NamedTuple):
-    """Entries that are missing though their messages may be in the log."""
+    """Missing entries whose messages may be in the log."""
 
     offset: QueueOffset  # of the first of them
-    physical: int  # where the record before it ends
+    physical: int  # where the previous record ends
 
 
 class ConsumeQueue(QueueEntries):
-    """A queue that can be found again, mended and cut to what the log holds."""
+    """A queue that can be loaded, mended and cut to what the log holds."""
 
     __slots__ = ("gap", "held")
 
     def __init__(self, topic: str, queue_id: int, folder: Path, segment_size: int, files: OpenFiles) -> None:
         super().__init__(topic, queue_id, folder, segment_size, files)
-        # During recovery: entries that were found missing, and a message whose place is not known yet.
+        # During recovery: missing entries, and a message whose place is not known yet.
         self.gap: Gap | None = None
         self.held: tuple[int, int, int] | None = None
 
     # Entries made anew
 
     def put(self, offset: QueueOffset, physical: int, size: int, tags_code: int) -> bool:
-        """The entry of a message that is read back from the log; False if it is there already, or makes no sense.
+        """Add the entry of a message read back from the log; False if it is there already, or makes no sense.
 
-        Where entries are missing in front of it, the hole is filled so that every message keeps its offset, and `gap`
-        says so.
+        If entries are missing before it, fillers close the hole so that every message keeps its offset, and `gap`
+        records it.
         """
         if physical + size <= self.max_physical:
             return False
@@ -69,7 +69,7 @@ class ConsumeQueue(QueueEntries):
                 self.gap = self.gap or Gap(self.max_offset, self.max_physical)
             self._begin_at(offset)
         elif offset == 0 and self.max_offset > 0:
-            # Either the topic was deleted and came back, its messages counted from 0 again; or these bytes are damaged.
+            # Either the topic was deleted and created again, counting from 0; or these bytes are damaged.
             # The next message of the queue will tell.
             self.held = (physical, size, tags_code)
             return True
@@ -84,7 +84,7 @@ class ConsumeQueue(QueueEntries):
         return True
 
     def settle(self, *, is_new: bool) -> None:
-        """Decide on a message that claimed the offset 0 of a queue with entries: the queue is new, or that is wrong."""
+        """Decide about a message that claimed offset 0 of a queue with entries: a new queue, or a wrong claim."""
         if self.held is not None:
             held, self.held = self.held, None
             if is_new:
@@ -92,7 +92,7 @@ class ConsumeQueue(QueueEntries):
             self.add(*held)
 
     def fill_up_to(self, offset: QueueOffset) -> bool:
-        """Let fillers stand for the messages from the end up to `offset`; False if they would be too many."""
+        """Add fillers from the end up to `offset`; False if there would be too many."""
         if not self._has_entries():
             self._begin_at(offset)
             return True
@@ -104,21 +104,21 @@ class ConsumeQueue(QueueEntries):
         return True
 
     def _begin_at(self, offset: QueueOffset) -> None:
-        """The first entry of the queue is not entry 0: older messages are gone. Its file is filled up to it."""
+        """Begin the queue at another entry than 0: older messages are gone. Fillers precede it in its file."""
         position = offset * SIZE
         self._tail_start = self._written = position - position % self._segment_size
         self.tail = bytearray(PRE_BLANK * ((position - self._written) // SIZE))
         self.max_offset = self.min_offset = offset
         if len(self.tail) > _FILLED:
-            # Recovery may begin ten thousand queues like this one; their fillers must not all stay in memory.
+            # Recovery may do this for ten thousand queues; their fillers must not all stay in memory.
             self.write_out()
 
     # Ends
 
     def load(self, *, crashed: bool = False) -> None:
-        """Find the files, and the end of the entries in them: what comes before the first that was never written.
+        """Find the files, and the end of the entries: the first that was never written.
 
-        After a crash the end cannot be found like this, since pages may be missing or torn: `cut_back` must follow.
+        After a crash pages may be missing or torn, so this is not reliable: `cut_back` must follow.
         """
         files = segment_files(self._folder, self._segment_size, remove_empty=self._files.disk.delete)
         self._segments = [file.start for file in files]
@@ -133,9 +133,9 @@ class ConsumeQueue(QueueEntries):
         self.min_offset = self.first_offset
 
     def cut_back(self, before: int) -> None:
-        """After a crash: keep the entries of records before `before`, which were surely on disk, and no others.
+        """After a crash: keep only the entries of records before `before`, which were certainly on disk.
 
-        The others are zeroed or deleted, to be made anew from the log.
+        The others are zeroed or deleted, to be rebuilt from the log.
         """
         for start in reversed(self._segments):
             sure = self._sure(start, before)
@@ -147,10 +147,10 @@ class ConsumeQueue(QueueEntries):
         self.min_offset = self.first_offset
 
     def mend(self, log_start: int) -> None:
-        """See that no file is missing between others, of a log that begins at `log_start`.
+        """Repair a queue with a missing file between others; the log begins at `log_start`.
 
-        In front of the hole lie files that were deleted, which a power failure undid for some of them; or somebody
-        deleted the wrong one, and the rest is to be made anew from the log.
+        Either a power failure undid the deletion of some files before the hole; or somebody
+        deleted the wrong file, and the rest must be rebuilt from the log.
         """
         for first, second in reversed(list(itertools.pairwise(self._segments))):
             hole = first + self._segment_size
@@ -166,18 +166,18 @@ class ConsumeQueue(QueueEntries):
         self.min_offset = max(self.min_offset, self.first_offset)
 
     def _sure(self, start: int, before: int) -> int:
-        """How many entries of the file at `start`, from its beginning, are surely those of records before `before`.
+        """How many leading entries of the file at `start` certainly belong to records before `before`.
 
-        Behind them nothing that is written can be relied on. An entry that lies in two sectors may have got half of an
-        offset, and so seem to be one of them; but then it is not behind the one in front of it.
+        Nothing written after them is reliable. An entry that spans two sectors may have half of an
+        offset, and so seem to belong; but then it is out of order.
         """
         fd = self._files.get(self._path(start))
         low, high = 0, -(-self._segment_size // (CHUNK * SIZE))
-        # The first entry of a chunk lies in one sector: it is there, or is not.
+        # The first entry of a chunk lies in one sector: it is there or not.
         while high - low > 1:
             middle = (low + high) // 2
             physical, size, _ = ENTRY.unpack(os.pread(fd, SIZE, middle * CHUNK * SIZE))
-            if size == PRE_BLANK_SIZE:  # says nothing of what is in front of it
+            if size == PRE_BLANK_SIZE:  # says nothing about earlier entries
                 low = 0
                 break
             if size > 0 and 0 <= physical < before:
@@ -190,7 +190,7 @@ class ConsumeQueue(QueueEntries):
             for physical, size, _ in ENTRY.iter_unpack(chunk):
                 index += 1
                 if size == PRE_BLANK_SIZE and physical == 0:
-                    # At the beginning fillers keep the offsets what they are; others belong to what comes behind them.
+                    # Fillers at the beginning keep the offsets; other fillers belong to what follows them.
                     sure = index if only_fillers else sure
                     continue
                 if size <= 0 or not end <= physical < before:
@@ -206,7 +206,7 @@ class ConsumeQueue(QueueEntries):
         return self._segments[0]
 
     def _used(self, start: int) -> int:
-        """How many entries of the file at `start` are written: a prefix of it, found by halving."""
+        """How many entries of the file at `start` are written: a prefix, found by bisection."""
         fd = self._files.get(self._path(start))
 
         def is_free(index: int) -> bool:
@@ -216,20 +216,20 @@ class ConsumeQueue(QueueEntries):
         return bisect.bisect_left(range(self._segment_size // SIZE), True, key=is_free)
 
     def truncate(self, end: int) -> None:
-        """Forget the entries of records that begin at or after `end`; their bytes are zeroed."""
+        """Forget, and zero, the entries of records that begin at or after `end`."""
         keep = self.search(end)
         last = self.last_real(keep)
-        # Fillers at the end belong to messages that are gone; those at the beginning keep the offsets what they are.
+        # Fillers at the end belong to messages that are gone; those at the beginning keep the offsets.
         self.cut(keep if last is None else QueueOffset(last + 1))
 
     def cut(self, keep: QueueOffset) -> None:
-        """Forget the entries from `keep` on; their bytes are zeroed."""
+        """Forget, and zero, the entries from `keep` on."""
         if keep < self.max_offset:
             self.write_out()
             self._set_end(keep, zero=True)
 
     def drop_unknown(self, holds: Callable[[int, int], bool], since: int) -> None:
-        """Forget entries at the end, of records from `since` on, that point where the log holds no such record.
+        """Forget entries at the end, of records from `since` on, that point to no such record.
 
         A crash tears entries, and RocketMQ leaves stale ones behind when it cuts its log.
         """
@@ -245,7 +245,7 @@ class ConsumeQueue(QueueEntries):
             self.gap = Gap(keep, self.max_physical)
 
     def _set_end(self, keep: QueueOffset, *, zero: bool) -> None:
-        """End the queue before the entry `keep`. `zero` makes what lay behind it unreadable for good."""
+        """End the queue before the entry `keep`. `zero` erases what followed for good."""
         position = keep * SIZE
         disk = self._files.disk
         failpoints.hit("queue.cut")
@@ -268,22 +268,22 @@ class ConsumeQueue(QueueEntries):
             self._files.disk.delete(self._path(start))
             self._unsynced.discard(start)
             self._segments.remove(start)
-            # Or a power failure may bring the file back, when the queue has grown up to it again.
+            # Otherwise a power failure could bring the file back when the queue has grown up to it again.
             self._folder_changed = True
 
     def correct_min(self, log_start: int) -> None:
-        """Set `min_offset` to the first message that is still in the log. The offsets of an empty queue are kept."""
+        """Set `min_offset` to the first message still in the log. An empty queue keeps its offsets."""
         first = self.first_offset
         entry = self.entry(first)
         if entry is not None and entry[0] >= log_start and entry[1] != PRE_BLANK_SIZE:
-            self.min_offset = first  # as in most queues; ten thousand need not be searched
+            self.min_offset = first  # as in most queues: saves searching ten thousand of them
         else:
             self.min_offset = self.search(log_start)
 
     def expire(self, log_start: int) -> list[Path]:
-        """Give up the files, never the last, all of whose records lie below `log_start`, and correct the minimum.
+        """Give up the files whose records all lie before `log_start`, never the last file, and correct the minimum.
 
-        Returns their paths, for the caller to delete: not before the records are gone, which would miss their entries.
+        Returns their paths, for the caller to delete once the records are gone.
         """
         expired = []
         while len(self._segments) > 1:
@@ -299,13 +299,13 @@ class ConsumeQueue(QueueEntries):
         self.correct_min(log_start)
         if self.ext is not None:
             oldest = self.entry(self.min_offset)
-            # What lies in front of an entry without an address is not known, and goes when one with an address comes.
+            # What precedes an entry without an address is unknown; it goes once an entry with an address comes.
             if oldest is not None and oldest[2] <= MAX_EXT_ADDRESS:
                 expired += self.ext.expire(oldest[2])
         return expired
 
     def delete(self) -> None:
-        """Remove the queue and all its files: its topic is gone, or the log it belonged to is."""
+        """Delete the queue and all its files: its topic or its log is gone."""
         self.clear()
         with contextlib.suppress(OSError):
             self._folder.rmdir()

@@ -1,7 +1,7 @@
-"""Consume queue ext: what a queue entry has no room for, kept beside the queue by brokers that filter with bitmaps.
+"""Consume queue ext: units with filter bitmaps, for which a queue entry has no room.
 
 An entry whose tags code is at most MAX_EXT_ADDRESS holds the address of a unit instead (format.EXT_UNIT), and the unit
-the real tags code. Units are written for messages that somebody has a bitmap for, and for no others; any entry may go
+the real tags code. Only messages with a bitmap get a unit; any entry may go
 without one. The same bytes as RocketMQ's (ConsumeQueueExt.java).
 """
 
@@ -36,13 +36,13 @@ _USUAL_BITMAP = 64  # bytes; with RocketMQ's defaults it is 14
 _MAX_BITMAP = 0x7FFF - EXT_UNIT.size  # a size is two bytes, with a sign
 _MAX_POSITION = MAX_EXT_ADDRESS - EXT_BASE
 _END = EXT_END.to_bytes(2, "big", signed=True)
-_END_SIZE = 4  # so much is left free at the end of a file, as RocketMQ does
+_END_SIZE = 4  # left free at the end of a file, as RocketMQ does
 _TAGS_CODE_AT = ENTRY.size - 8
-_LOOKED_BACK = 1024  # entries in which the newest unit is looked for when a store was opened
+_LOOKED_BACK = 1024  # entries to search for the newest unit after opening
 
 
 class ExtUnit(NamedTuple):
-    """What a unit says of a message: its tags code, when it was stored (ms), and whose filters match it."""
+    """A unit: a message's tags code, its store time (ms), and the bitmap of filters that match it."""
 
     tags_code: int
     store_time: int
@@ -57,9 +57,9 @@ class ExtUnit(NamedTuple):
 
 
 class ConsumeQueueExt:
-    """The units of one queue, in files of fixed size that are named for the position of their first byte.
+    """The units of one queue, in files of fixed size named for the position of their first byte.
 
-    `append` hands units to the system, so they survive a killed process as soon as it returns; syncing what
+    Once `append` returns, units survive a killed process; syncing what
     `take_unsynced` returns makes them survive a power failure.
     """
 
@@ -69,7 +69,7 @@ class ConsumeQueueExt:
         self._folder = folder
         self._file_size = file_size
         self._files = files
-        self._end: int | None = None  # where the next unit goes; None until somebody writes
+        self._end: int | None = None  # where the next unit goes; None until the first write
         self._unsynced: set[int] = set()
         self._folder_changed = False
         self._is_failing = False
@@ -77,7 +77,7 @@ class ConsumeQueueExt:
     # Reading
 
     def tags_code(self, address: int) -> int | None:
-        """The tags code of the unit at `address`; None if there is no such unit: then nobody knows the tag."""
+        """The tags code of the unit at `address`; None if there is no such unit: then the tag is unknown."""
         unit = self.unit(address)
         return None if unit is None else unit.tags_code
 
@@ -110,9 +110,9 @@ class ConsumeQueueExt:
         return self._end is not None
 
     def go_on_behind(self, address: int | None) -> bool:
-        """Let the next unit follow the one at `address`, the newest that an entry leads to; None if no entry does.
+        """Let the next unit follow the one at `address`, the newest that an entry points to; None if no entry does.
 
-        False if the files are not as they should be: then nothing can be appended.
+        False if the files are damaged: then nothing can be appended.
         """
         try:
             self._end = self._cleared_behind(address)
@@ -122,11 +122,11 @@ class ConsumeQueueExt:
         return True
 
     def _cleared_behind(self, address: int | None) -> int:
-        """Where units end. What lies behind belongs to entries that a crash took, and would be read as ours."""
+        """Clear what follows the last unit and return its end. It belongs to entries lost in a crash."""
         starts = [file.start for file in segment_files(self._folder, self._file_size)]
         last = None if address is None else self.unit(address)
         if address is None or last is None:
-            # Nobody knows where its units end, so they are left as they are.
+            # The end of its units is unknown, so they are left alone.
             return starts[-1] + self._file_size if starts else 0
         end = address - EXT_BASE + last.size
         start = end - end % self._file_size
@@ -142,7 +142,7 @@ class ConsumeQueueExt:
     def append(self, units: Sequence[ExtUnit]) -> list[int]:
         """Write units and return their addresses, one for each, or none at all if that is not possible.
 
-        A bitmap is no more than a help, so its failing is no reason to refuse a message.
+        A bitmap is only an optimisation, so a failure is no reason to refuse a message.
         """
         assert self._end is not None
         end = self._end
@@ -208,7 +208,7 @@ class ConsumeQueueExt:
     # Ends
 
     def expire(self, address: int) -> list[Path]:
-        """Give up the files of units before `address`, the oldest that an entry leads to; for the caller to delete."""
+        """Give up the files of units before `address`, the oldest that an entry points to, for the caller to delete."""
         position = address - EXT_BASE
         expired: list[Path] = []
         try:
@@ -225,7 +225,7 @@ class ConsumeQueueExt:
         return expired
 
     def delete(self) -> None:
-        """Remove the units with their files: the queue is gone. What cannot be removed is in nobody's way."""
+        """Delete the units and their files: the queue is gone. Files that cannot be deleted do no harm."""
         with contextlib.suppress(OSError):
             for path in self._folder.iterdir():
                 self._files.forget(path)
@@ -240,9 +240,9 @@ class ConsumeQueueExt:
 def extend(
     queue: ConsumeQueue, ext: ConsumeQueueExt, since: Mark, log: CommitLog, bitmap: Bitmap, store_time: int
 ) -> None:
-    """Give the messages that `queue` got since the mark a unit each, and let their entries lead to it.
+    """Give each message that `queue` got since the mark a unit, and point its entry there.
 
-    To be called before anybody can have read these entries, or written them out.
+    Call it before these entries can be read or written out.
     """
     offset, at, _ = since
     if not ext.is_begun and not ext.go_on_behind(_newest_address(queue, offset)):
@@ -255,7 +255,7 @@ def extend(
 
 
 def _newest_address(queue: ConsumeQueue, before: int) -> int | None:
-    """The address in the newest of the last entries before an offset that has one."""
+    """The newest address among the last entries before an offset."""
     first = max(int(queue.first_offset), before - _LOOKED_BACK)
     for offset in reversed(range(first, before)):
         entry = queue.entry(offset)

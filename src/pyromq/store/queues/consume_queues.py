@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumeQueues:
-    """The queues by topic and number. A queue exists, empty, as soon as somebody asks for it; its files come later."""
+    """The queues by topic and number. A queue exists, empty, as soon as it is asked for; its files come later."""
 
     def __init__(self, root: Path, file_size: int, disk: Disk, *, ext_file_size: int = 48 * MiB) -> None:
         self._root = root
@@ -34,7 +34,7 @@ class ConsumeQueues:
         self._has_ext = (root / CONSUME_QUEUE_EXT).is_dir()
         self._files = OpenFiles(disk)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
-        # Topics that had a folder without any queue in it when the store was opened: that is how deleted ones look.
+        # Topics with an empty folder when the store was opened: deleted topics look like that.
         self.deleted_topics: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -53,7 +53,7 @@ class ConsumeQueues:
         self.deleted_topics = frozenset(topics)
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, made if it was not known."""
+        """The queue, created if unknown."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             queue = self._make(topic, queue_id, self._base / f"{topic}/{queue_id}")
@@ -64,7 +64,7 @@ class ConsumeQueues:
         return self._queues.get((topic, queue_id))
 
     def ext_of(self, queue: ConsumeQueue) -> ConsumeQueueExt:
-        """The place for the units of a queue, though it may never have had any."""
+        """The units of a queue, which may have none."""
         if queue.ext is None:
             folder = self._root / CONSUME_QUEUE_EXT / queue.topic / str(queue.queue_id)
             queue.ext = ConsumeQueueExt(folder, self._ext_file_size, self._files)
@@ -75,16 +75,16 @@ class ConsumeQueues:
 
     @property
     def max_physical(self) -> int:
-        """The end of the newest record that has an entry in any queue."""
+        """The end of the newest record with an entry in any queue."""
         return max((queue.max_physical for queue in self._queues.values()), default=0)
 
     def cut_back(self, before: int) -> None:
-        """After a crash: forget all entries but those of records before `before`, which were surely on disk."""
+        """After a crash: forget all entries but those of records before `before`, which were certainly on disk."""
         for queue in self._queues.values():
             queue.cut_back(before)
 
     def mend(self, log_start: int) -> None:
-        """See that no queue misses a file between others, of a log that begins at `log_start`."""
+        """Repair queues with a missing file between others; the log begins at `log_start`."""
         for queue in self._queues.values():
             queue.mend(log_start)
 
@@ -101,9 +101,9 @@ class ConsumeQueues:
             queue.correct_min(log_start)
 
     def delete_topic(self, topic: str) -> int:
-        """Remove all queues of `topic`, with their files. Returns how many there were.
+        """Delete all queues of `topic` with their files. Returns how many there were.
 
-        The messages stay in the log, so after a crash some may be back. Nobody may go on using the old queues.
+        The messages stay in the log, so after a crash some may be back. The old queues must not be used any more.
         """
         queues = self.of_topic(topic)
         for queue in queues:

@@ -1,11 +1,11 @@
-"""Where each queue ended when the store was closed, so that the next start notices a queue that has gone or shrunk.
+"""Where each queue ended when the store was closed, so that the next start notices a missing or shorter queue.
 
-Nothing else would tell: when a queue lost its folder while the store was closed, its messages are still in the log, but
-the other queues reach to the log's end, so nothing looks as if it had to be read again, and the queue's next message
+Nothing else shows it: if a queue lost its folder while the store was closed, its messages are still in the log, but
+the other queues reach the log's end, so nothing seems to need a replay, and the queue's next message
 would get the offset 0.
 
-The file is ours. RocketMQ passes it over; if it wrote to the log meanwhile, the log ends elsewhere and the file says
-nothing any more. While a store is open there is none.
+The file is ours. RocketMQ ignores it; if RocketMQ wrote to the log meanwhile, the log ends elsewhere and the file no
+longer counts. It does not exist while a store is open.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class QueueEnds(msgspec.Struct, frozen=True):
 
 
 def save(path: Path, log_end: int, queues: Iterable[ConsumeQueue], disk: Disk) -> None:
-    """Return once the ends are on disk. OSError if the disk does not take them; what is there then is not used."""
+    """Return once the ends are on disk. OSError if the disk does not take them; then the file does not count."""
     ends = [
         QueueEnd(queue.topic, queue.queue_id, queue.max_offset, queue.max_physical)
         for queue in queues
@@ -52,7 +52,7 @@ def save(path: Path, log_end: int, queues: Iterable[ConsumeQueue], disk: Disk) -
 
 
 def load(path: Path) -> QueueEnds | None:
-    """What `save` wrote; None if there is nothing, or nothing whole."""
+    """What `save` wrote; None if there is nothing whole."""
     content = checked_file.load(path)
     try:
         return None if content is None else msgspec.json.decode(content, type=QueueEnds)

@@ -1,7 +1,7 @@
-"""The entries of a consume queue while it is in use: added, handed to the system, read.
+"""The entries of a consume queue in use: adding, writing and reading them.
 
-Entries are added in memory, where readers find them at once, and go to the files page by page. Losing what was not
-written costs nothing but time: recovery makes the entries anew from the commit log.
+Entries are added in memory, where readers find them at once, and go to the files page by page. Losing entries that were
+not written costs only time: recovery rebuilds them from the commit log.
 
 A store may have ten thousand queues, so a queue keeps no file open: `OpenFiles` lends descriptors.
 """
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from .consume_queue_ext import ConsumeQueueExt
 
 SIZE = ENTRY.size
-CHUNK = 1024  # entries read at a time when many are looked at
+CHUNK = 1024  # entries per read when many are examined
 
-# Entries that stay in memory after they were written, for the consumers that are close behind.
+# Entries that stay in memory after writing, for consumers close behind.
 _KEEP = 64 * SIZE
 
 
 class QueueEntries:
-    """The entries of one queue. `max_offset` is the offset that the next message gets.
+    """The entries of one queue. `max_offset` is the offset of the next message.
 
     `add` makes an entry readable; `write_out` hands it to the system; syncing what `take_unsynced` returns makes it
     survive a power failure.
@@ -69,21 +69,21 @@ class QueueEntries:
         self._segment_size = segment_size
         self._files = files
         self._segments: list[int] = []  # starts of the files, in order
-        # Positions are bytes from entry 0. What lies in [_tail_start, end) is in memory, from _written on only there.
+        # Positions are bytes from entry 0. [_tail_start, end) is in memory; from _written on, only there.
         self.tail = bytearray()
         self._tail_start = 0
         self._written = 0
         self._unsynced: set[int] = set()
         self._folder_changed = False
-        # Real tags codes of entries that hold an address instead; None if there never were any.
+        # Real tags codes of entries that hold an address instead; None if there were never any.
         self.ext: ConsumeQueueExt | None = None
         self.min_offset = QueueOffset(0)
         self.max_offset = QueueOffset(0)
-        # The end of the newest record that has an entry here.
+        # The end of the newest record with an entry here.
         self.max_physical = 0
-        # Entries here carry the time of delivery in place of a tag.
+        # Entries here carry the delivery time instead of a tag.
         self.is_schedule = topic in TIMED_TOPICS
-        # Topic with its length, as a record of version 1 carries it.
+        # Topic with its length, as in a version 1 record.
         encoded = topic.encode()
         fits_v1 = len(encoded) <= MAX_TOPIC_LENGTH[MAGIC_V1]
         self.topic_field = TOPIC_LENGTH[MAGIC_V1].pack(len(encoded)) + encoded if fits_v1 else b""
@@ -97,13 +97,13 @@ class QueueEntries:
     # Adding
 
     def add(self, physical: int, size: int, tags_code: int) -> None:
-        """The entry of the message that just got `max_offset`."""
+        """Add the entry of the message that just got `max_offset`."""
         self.tail += ENTRY.pack(physical, size, tags_code)
         self.max_offset += 1  # type: ignore[assignment]  # still a queue offset
         self.max_physical = physical + size
 
     def add_all(self, entries: bytes, end: int) -> None:
-        """The entries of the messages that got the next offsets; the last of them ends at `end` in the log."""
+        """Add the entries of the messages with the next offsets; the last one ends at `end` in the log."""
         self.tail += entries
         self.max_offset += len(entries) // SIZE  # type: ignore[assignment]  # still a queue offset
         self.max_physical = end
@@ -113,7 +113,7 @@ class QueueEntries:
         return self.max_offset, len(self.tail), self.max_physical
 
     def reset(self, mark: tuple[int, int, int]) -> None:
-        """Take back the entries added since `mark`, none of which was written out or read."""
+        """Undo the entries added since `mark`, none of which was written out or read."""
         max_offset, tail_length, self.max_physical = mark
         del self.tail[tail_length:]
         self.max_offset = QueueOffset(max_offset)
@@ -130,11 +130,11 @@ class QueueEntries:
 
     @property
     def dirty(self) -> int:
-        """Bytes that are in memory only."""
+        """Bytes that are only in memory."""
         return self._position - self._written
 
     def write_out(self) -> None:
-        """Hand all entries to the system. OSError leaves what is not written in memory, still readable."""
+        """Hand all entries to the system. After an OSError, unwritten entries stay in memory and readable."""
         while self._written < (end := self._position):
             start = self._written - self._written % self._segment_size
             stop = min(end, start + self._segment_size)
@@ -153,13 +153,13 @@ class QueueEntries:
     def take_unsynced(self) -> list[Path]:
         """Files written since the last call, then folders in which files came or went.
 
-        Syncing them, by any descriptor and in any thread, is the caller's.
+        The caller syncs them, through any descriptor and in any thread.
         """
         paths = [self._path(start) for start in sorted(self._unsynced)]
         self._unsynced.clear()
         if self._folder_changed:
             self._folder_changed = False
-            # Queue, topic, `consumequeue` and the root: all but the first are new at most once, and cost nothing then.
+            # Queue, topic, `consumequeue` and the root: all but the first are new at most once.
             paths += (self._folder, *self._folder.parents[:3])
         if self.ext is not None:
             paths += self.ext.take_unsynced()
@@ -194,7 +194,7 @@ class QueueEntries:
             return b""
         in_file = min(stop, self._tail_start)
         try:
-            # Not a Path, which takes longer to make than the entries to read.
+            # Not a Path: making one takes longer than reading the entries.
             fd = self._files.get(f"{self._folder_name}/{start:020d}")
             data = os.pread(fd, in_file - position, position - start)
         except OSError as exc:
@@ -209,20 +209,20 @@ class QueueEntries:
         return ENTRY.unpack(data) if len(data) == SIZE else None
 
     def next_file_offset(self, offset: int) -> QueueOffset:
-        """The first offset of the file behind the one that holds `offset`."""
+        """The first offset of the file after the one that holds `offset`."""
         position = offset * SIZE
         return QueueOffset((position - position % self._segment_size + self._segment_size) // SIZE)
 
     @property
     def first_offset(self) -> QueueOffset:
-        """The first entry that is kept, filler or not."""
+        """The first entry in the files, filler or not."""
         start = self._segments[0] if self._segments else self._tail_start
         return QueueOffset(start // SIZE)
 
     def first_real(self, low: int, high: int | None = None) -> QueueOffset:
         """The first offset from `low` on that stands for a message; `high`, or the end, if there is none before it."""
         high = int(self.max_offset) if high is None else high
-        count = 1  # most often it is the very first
+        count = 1  # usually the very first
         while low < high:
             data = self.entries(low, min(count, high - low))
             if not data:  # a file is missing
@@ -246,12 +246,12 @@ class QueueEntries:
         return None
 
     def search(self, physical: int) -> QueueOffset:
-        """The first offset whose record begins at or after `physical`, the end if there is none. No filler counts."""
+        """The first offset whose record begins at or after `physical`, else the end. Fillers do not count."""
         high = int(self.max_offset)
         low = int(self.first_real(self.first_offset))
         while low < high:
             middle = (low + high) // 2
-            # A filler says nothing about its place; the first real entry behind it does.
+            # A filler has no place; use the first real entry after it.
             probe = self.first_real(middle, high)
             entry = self.entry(probe) if probe < high else None
             if entry is not None and entry[0] < physical:
