@@ -37,11 +37,11 @@ def session(
     conf: Mapping[str, str] | None = None,
     verbose: bool = False,
 ) -> SparkSession:
-    """A Spark session with everything of ours switched on: a local one, or that of `master` or `remote`.
+    """A Spark session with PyroMQ enabled: a local one, or that of `master` or `remote`.
 
-    `remote` is a Spark Connect server, sc://host:15002; without it and without `master`, SPARK_REMOTE counts. The
-    helpers below ask `namesrv` when they are given no other. Spark's log shows errors alone unless `verbose`. Raises
-    ConfigError if pyspark or Java is missing, if nobody listens at `remote`, or if the Python there lacks this package.
+    `remote` is a Spark Connect server, sc://host:15002; without `remote` and `master`, SPARK_REMOTE counts. The
+    helpers below ask `namesrv` by default. Spark logs only errors unless `verbose`. Raises
+    ConfigError if pyspark or Java is missing, if `remote` does not answer, or if the Python there lacks this package.
     """
     from .sessions.session import session as made
 
@@ -49,7 +49,7 @@ def session(
 
 
 def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = False) -> None:
-    """Switch on in a session that somebody else made: the formats, and filters that reach the broker.
+    """Enable PyroMQ in an existing session: its formats, and filters that reach the broker.
 
     `by_value` sends the package to executors that lack it, for this session. It is pure Python; what it imports
     (pyarrow, numpy, msgspec, lz4, zstandard) must be there. Streams are planned on the driver, which must have it. With
@@ -61,9 +61,9 @@ def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = 
 
 
 def read(spark: SparkSession, topic: str, namesrv: str | None = None, **options: object) -> DataFrame:
-    """A topic, as far as it goes now.
+    """A topic up to its current end, as a DataFrame.
 
-    `options` are those of the format `rocketmq`; `parallelism` is that of the session unless it is given.
+    `options` are those of the format `rocketmq`; `parallelism` defaults to that of the session.
     """
     from .sessions.views import read as frame
 
@@ -80,10 +80,10 @@ def stream(spark: SparkSession, topic: str, namesrv: str | None = None, **option
 def register_topics(
     spark: SparkSession, namesrv: str | None = None, *, pattern: str = ".*", **options: object
 ) -> list[str]:
-    """Make a temporary view of every topic whose whole name matches `pattern`, called as the topic; gives the names.
+    """Create a temporary view for every topic whose whole name matches `pattern`; returns the names.
 
-    Retry, dead-letter and system topics have none. `SELECT` reads a topic, `INSERT INTO` sends to it. Spark plans the
-    read of a view once: what was sent after its first `SELECT` is seen once this was called again. Names with a hyphen
+    Retry, dead-letter and system topics get none. `SELECT` reads a topic, `INSERT INTO` sends to it. Spark plans the
+    read of a view once: call this again to see what was sent after its first `SELECT`. Names with a hyphen
     need backticks. `options` are those of the format `rocketmq`, for all of them; secrets are refused, since a view
     shows its options.
     """
@@ -93,10 +93,10 @@ def register_topics(
 
 
 def describe(where: SparkSession | str, topic: str, **options: object) -> TopicDescription:
-    """A topic: its queues, how far they go, its groups and how far they are behind. Print it.
+    """Describe a topic: its queues and their offsets, its groups and their lag. Print the result.
 
     `where` is the address of a name server, or a session; then `topic` may be the name of a view or table, whose
-    options are shown too, which Spark itself never does.
+    options are shown, too, which Spark itself never does.
     """
     from .sessions.descriptions import describe as described
 
@@ -104,10 +104,10 @@ def describe(where: SparkSession | str, topic: str, **options: object) -> TopicD
 
 
 def doctor(spark: SparkSession, namesrv: str | None = None, **options: object) -> Diagnosis:
-    """Look from the driver and from every executor: Python, packages, whether each broker can be reached. Print it.
+    """Check the driver and every executor: Python, packages, whether each broker is reachable. Print the result.
 
-    `is_well` says whether `problems` is empty. An executor without our package is no error but one of the problems.
-    With Spark Connect the server is looked at too, and asks for the brokers.
+    `is_well` says whether `problems` is empty. An executor without our package is a problem, not an error.
+    With Spark Connect the server is checked, too, and finds the brokers.
     """
     from .sessions.diagnosis import doctor as looked
 
@@ -115,9 +115,9 @@ def doctor(spark: SparkSession, namesrv: str | None = None, **options: object) -
 
 
 def LagListener(report: Callable[[BatchProgress], None] | None = None) -> _LagListener:
-    """A listener of streaming queries that knows how far each is behind: `spark.streams.addListener(LagListener())`.
+    """A listener that knows the lag of each streaming query: `spark.streams.addListener(LagListener())`.
 
-    Its `lag` has the messages per queue, by the name or id of the query; `report` is called with every micro-batch.
+    `lag` has the lag per queue, by the name or id of the query; `report` is called with every micro-batch.
     """
     from .source.lag_listener import LagListener as Listener
 

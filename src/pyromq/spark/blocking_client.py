@@ -1,8 +1,8 @@
-"""A client for code without an event loop: one loop of its own, which runs only while somebody waits for an answer.
+"""A client for blocking code: it has its own event loop, which runs only while a caller waits.
 
-Spark calls a reader from one thread. In between nothing of ours runs: what arrives meanwhile lies in the socket. So
-there is no thread to end, and whoever is given up leaves nothing behind. (Only a task that reads has a thread, which
-then is the one that waits: `read_ahead.py`.)
+Spark calls a reader from one thread. Between calls nothing of ours runs: what arrives meanwhile stays in the socket. So
+there is no thread to end, and an abandoned reader leaves nothing behind. (Only a reading task has a thread, which
+then does the waiting: `read_ahead.py`.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Link:
     """The connection of a driver-side reader or of a task to its cluster. For one thread at a time."""
 
     def __init__(self, options: ConnectionOptions) -> None:
-        """Needs no server to be there. Raises ConfigError for keys or certificates that are not to be found."""
+        """Connects to nothing yet. Raises ConfigError for missing keys or certificates."""
         self._mapped = options.broker_address_map or {}
         self.client = Client(
             options.namesrv,
@@ -46,8 +46,8 @@ class Link:
         self.run(self.client.start())
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
-        """Wait for `coro`. Tasks that it leaves behind go on with the next call."""
-        # Not the runner's own `run`: its handling of Ctrl-C costs a millisecond with every call.
+        """Run `coro` to its end. Tasks that it leaves behind continue with the next call."""
+        # Not the runner's own `run`: its handling of Ctrl-C costs a millisecond per call.
         loop = self._runner.get_loop()
         task = loop.create_task(coro)
         self._running = task
@@ -59,13 +59,13 @@ class Link:
             self._running = None
 
     def interrupt(self) -> None:
-        """From another thread: end what that one waits for, now or next, with a CancelledError."""
+        """From another thread: end the current or next wait with a CancelledError."""
         self._is_interrupted = True
         if (task := self._running) is not None:
             self._runner.get_loop().call_soon_threadsafe(task.cancel)
 
     def close(self) -> None:
-        """End all connections and whatever is still under way; may be called again."""
+        """Close all connections and cancel whatever still runs; may be called again."""
         if not self._is_closed:
             self._is_closed = True
             self._is_interrupted = False
@@ -91,16 +91,16 @@ class Link:
         return replace(queue, topic=self.namespace.unwrap(queue.topic)) if self.namespace.name else queue
 
     def reached_at(self, advertised: str) -> str:
-        """Where we find the broker that advertises this address (`brokerAddressMap`)."""
+        """Where to reach the broker that advertises this address (`brokerAddressMap`)."""
         return self._mapped.get(advertised, advertised)
 
     def replica(self, broker_name: str, broker_id: int = 0, *, only_this: bool = False) -> str | None:
-        """An address to read from: this one of the broker's, or else any; None if the routes know none."""
+        """An address to read from: that of this broker id, or else any; None if the routes have none."""
         found = self.client.routes.replica(broker_name, broker_id, only_this)
         return None if found is None else self.reached_at(found[0])
 
     def broker_addresses(self, topic: str) -> dict[str, dict[int, str]]:
-        """Of each broker of `topic` its addresses by id, as the route has them, for tasks to start with."""
+        """The addresses of each broker of `topic` by id, from the route, for tasks to start with."""
         route = self.client.routes.cached(self.namespace.wrap(topic))
         brokers: Mapping[str, Mapping[int, str]] = (
             {} if route is None else {broker.broker_name: broker.broker_addrs for broker in route.broker_datas}
@@ -122,7 +122,7 @@ def _tls(options: ConnectionOptions) -> ssl.SSLContext | bool:
     try:
         context = ssl.create_default_context(cafile=options.tls_ca)
         if options.tls_ca is None:
-            # As RocketMQ's own clients do unless they are told whom to trust.
+            # As RocketMQ's own clients do by default.
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if options.tls_cert is not None:

@@ -1,6 +1,6 @@
-"""How one option is declared, and what the text of its value may look like.
+"""How an option is declared, and how its value is parsed.
 
-A parser raises ValueError with what was expected, worded to follow "must be".
+A parser raises ValueError with what it expected, worded to follow "must be".
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def pattern(value: str) -> re.Pattern[str]:
 
 
 def columns(value: str) -> tuple[str, ...]:
-    from .schema import parse_columns  # pyarrow and pyspark are not needed to look at other options
+    from .schema import parse_columns  # other options work without pyarrow and pyspark
 
     return parse_columns(value)
 
@@ -103,7 +103,7 @@ def offsets_or(key: str, *words: str) -> Callable[[str], Any]:
 
 
 def folder(value: str) -> str:
-    """A path; a catalog makes a URL of it."""
+    """A path; catalogs turn it into a URL."""
     scheme, colon, _ = value.partition(":/")
     if not colon:
         return value

@@ -1,11 +1,11 @@
-"""The options of our formats: each declared once, with its kind, default and a sentence on what it is for.
+"""The options of our formats, each declared once with its kind, default and description.
 
-Keys are the user's: any case, `rocketmq-spark`'s names as aliases. A key that is not known is refused, with the nearest
-that is, since a typo is the commonest fault and a silent one. One set of options may serve reading and writing (a
-view does both), so a key of one side is no error on the other.
+Keys may have any case, and `rocketmq-spark`'s names are aliases. An unknown key is refused, with the nearest
+known one, since typos are common and would be silent. One set of options may serve reading and writing (a
+view does both), so a key of one side is not an error on the other.
 
 Options end up in catalogs, pickles and logs. A secret is never part of a repr, an error or the metadata of a table;
-`credentials` names a place to find it instead, and is resolved where the connection is made.
+`credentials` says where to find it instead, and is resolved where the connection is made.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _CREATE_TABLE_MARKS = ("provider", "option.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """How to reach a cluster and who one is there."""
+    """Options for reaching a cluster and signing requests."""
 
     namesrv: str = opt(
         "namesrv",
@@ -85,8 +85,8 @@ class ConnectionOptions:
     )
 
     def resolve_credentials(self, environ: Mapping[str, str] = os.environ) -> Credentials | None:
-        """The keys, looked up now: on the driver and on every executor, so that no plan or pickle carries them."""
-        from pyromq.client.identity import Credentials  # the client is large, and a scan of files needs none
+        """Look up the keys now: on the driver and on every executor, so that no plan or pickle carries them."""
+        from pyromq.client.identity import Credentials  # the client is large, and a scan of files does not need it
 
         if self.credentials is None:
             if self.access_key is None or self.secret_key is None:
@@ -104,7 +104,7 @@ class ConnectionOptions:
         return Credentials(access, secret, token or None)
 
     def check(self) -> None:
-        """What one option alone cannot know."""
+        """Check options against each other."""
         if not self.namesrv:
             raise ConfigError("option namesrv is missing: host:port of a name server")
         if self.credentials is not None:
@@ -309,7 +309,7 @@ class SinkOptions(ConnectionOptions):
 
     @property
     def dead_letter_topic(self) -> str | None:
-        """Where bad rows go, if they go anywhere."""
+        """Where bad rows go, if anywhere."""
         word, _, topic = self.on_bad_row.partition(":")
         return topic if word == "dlq" else None
 
@@ -386,15 +386,15 @@ class LogOptions:
             raise ConfigError("option path is missing: the root folder of a store")
 
 
-# Reading them
+# Parsing
 
 AnyOptions = TypeVar("AnyOptions", ConnectionOptions, SourceOptions, SinkOptions, LogOptions)
 
 
 def parse(kind: type[AnyOptions], given: Mapping[str, str], *, others: tuple[type, ...] = ()) -> AnyOptions:
-    """The options of `kind` among `given`; keys that only `others` know are passed over.
+    """The options of `kind` in `given`; keys that only `others` know are ignored.
 
-    Raises ConfigError for unknown keys, for values that are none, and for options that do not go together.
+    Raises ConfigError for unknown keys, invalid values, and options that exclude each other.
     """
     own = _by_key(kind)
     known = dict(own)
@@ -411,7 +411,7 @@ def parse(kind: type[AnyOptions], given: Mapping[str, str], *, others: tuple[typ
         name, info = found
         if name in values and keys[name].lower() != key.lower():
             if _names_itself(info, keys[name]):
-                continue  # the option's own name wins over an alias of it
+                continue  # the option's own name wins over its alias
             if not _names_itself(info, key):
                 raise ConfigError(f"options {keys[name]} and {key} are the same; set only one")
         values[name] = _value(info, key, value)
@@ -422,10 +422,10 @@ def parse(kind: type[AnyOptions], given: Mapping[str, str], *, others: tuple[typ
 
 
 def from_table(kind: type, given: Mapping[str, str], metadata: Mapping[str, Any] | None) -> dict[str, str]:
-    """What was given, and of the other options of `kind` what a catalog table kept in its first field's metadata.
+    """The given options, plus other options of `kind` that a catalog table kept in its first field's metadata.
 
-    Spark hands a table's options to us only while it is created. Only for reading: a write may see the metadata of
-    another table, the one that is selected from.
+    Spark passes a table's options to us only while it is created. Only for reading: a write may see the metadata of
+    another table, the one selected from.
     """
     kept = (metadata or {}).get(TABLE_METADATA)
     if not isinstance(kept, str):
@@ -450,7 +450,7 @@ def to_metadata(kinds: tuple[type, ...], given: Mapping[str, str]) -> dict[str, 
 
 
 def refuse_secrets_in_catalog(kinds: tuple[type, ...], given: Mapping[str, str]) -> None:
-    """A literal key in CREATE TABLE would lie in the catalog for all to read."""
+    """Refuse secrets in CREATE TABLE: the catalog would keep them for all to read."""
     if not any(key.lower().startswith(_CREATE_TABLE_MARKS) for key in given):
         return
     infos = {key: info for kind in kinds for key, (_, info) in _by_key(kind).items()}
@@ -463,7 +463,7 @@ def refuse_secrets_in_catalog(kinds: tuple[type, ...], given: Mapping[str, str])
 
 
 def shown(kinds: tuple[type, ...], given: Mapping[str, str]) -> dict[str, str]:
-    """Options for people to look at: secrets as stars, Spark's own left out."""
+    """Options for display: secrets as stars, Spark's own left out."""
     infos = {key: info for kind in kinds for key, (_, info) in _by_key(kind).items()}
     return {
         infos[key.lower()].key: "*****" if infos[key.lower()].secret else value
@@ -492,7 +492,7 @@ def _value(info: OptionInfo, key: str, value: str) -> Any:
         return info.parse(stripped)
     except ValueError as exc:
         said = "" if info.secret else f", not {value[:80]!r}"
-        # Without its cause if that could quote the value.
+        # Without the cause if that could quote the value.
         raise ConfigError(f"option {key} must be {exc}{said}") from (None if info.secret else exc)
 
 

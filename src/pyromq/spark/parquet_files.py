@@ -1,4 +1,4 @@
-"""Messages in a Parquet file, in the columns that a topic has as a Spark table; for `pyromq message export`."""
+"""Messages in Parquet files, with the columns of a topic's Spark table; for `pyromq message export`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_MS = (2**63 - 1) // 1000  # in µs it still fits into 64 bits
 
 
 class ParquetMessages:
-    """Writes messages to a file, some thousand at a time. Only a file that was closed can be read."""
+    """Writes messages to a file, some thousand at a time. The file can be read only once closed."""
 
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, ARROW_SCHEMA)
@@ -88,7 +88,7 @@ def _microseconds(milliseconds: int) -> int | None:
 
 
 def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """What a sender said of each message: topic, body, tags, keys, properties, flag. Raises ConfigError."""
+    """What a sender gave each message: topic, body, tags, keys, properties, flag. Raises ConfigError."""
     try:
         with pq.ParquetFile(path) as file:
             wanted = ("topic", "body", "tags", "keys", "properties", "flag")

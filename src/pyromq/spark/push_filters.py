@@ -1,4 +1,4 @@
-"""How a reader takes part in Spark's filter push-down, whether that is switched on or not."""
+"""Lets a reader take part in Spark's filter push-down, whether or not that is enabled."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class TakesFilters(Protocol):
     """A reader that applies some filters itself."""
 
     def push(self, filters: list[Filter]) -> Sequence[Filter]:
-        """Take filters over; gives those that Spark has to apply."""
+        """Take over filters; returns those that Spark must apply."""
 
 
 class PushFilters:
-    """`pushFilters` of a reader, in a form that does no harm while Spark's push-down is off, which it is by default.
+    """`pushFilters` of a reader, in a form that also works while Spark's push-down is off, the default.
 
-    Then Spark refuses any reader whose method is not the one of the base class, and looks at `__func__` to tell. While
-    it is on, Spark only calls it.
+    Then Spark refuses any reader that overrides the base class's method, which it detects by `__func__`. While
+    push-down is on, Spark only calls it.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)

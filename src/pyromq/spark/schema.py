@@ -1,7 +1,7 @@
-"""The columns of a message as Spark and Arrow know them, and what a user may ask of them.
+"""The columns of a message in Spark and Arrow, and checks of the columns a user asks for.
 
-Spark takes an Arrow batch only if its schema equals the planned one in every name, type and place, and notices a
-difference in the middle of a running task. So whatever a user wrote is held against this table when the query is
+Spark takes an Arrow batch only if its schema equals the planned one in every name, type and position, and notices a
+difference only in a running task. So a user's schema is checked against this table when the query is
 planned, and the batches are then made from the very schema that Spark handed in.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
 
-# Name, Spark's type, Arrow's type; in the order of `SELECT *`.
+# Name, Spark type, Arrow type; in the order of `SELECT *`.
 _FIELDS: tuple[tuple[str, spark.DataType, pa.DataType], ...] = (
     ("topic", spark.StringType(), pa.string()),
     ("brokerName", spark.StringType(), pa.string()),
@@ -56,7 +56,7 @@ ARROW_SCHEMA = pa.schema([pa.field(name, arrow) for name, _, arrow in _FIELDS])
 
 
 def column_name(name: str) -> str:
-    """`name` as this table spells it; Spark does not mind the case. ConfigError proposes the nearest name."""
+    """`name` as this table spells it; Spark ignores case. ConfigError suggests the nearest name."""
     found = _CANONICAL.get(name.lower())
     if found is None:
         near = difflib.get_close_matches(name.lower(), _CANONICAL, 1, 0.5)
@@ -66,7 +66,7 @@ def column_name(name: str) -> str:
 
 
 def parse_columns(text: str) -> tuple[str, ...]:
-    """The columns of the option `columns`, a comma list."""
+    """The columns of the option `columns`, separated by commas."""
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise ConfigError(f"columns must be column names separated by commas, not {text!r}")
@@ -76,12 +76,12 @@ def parse_columns(text: str) -> tuple[str, ...]:
 
 
 def spark_schema(columns: Sequence[str] = ()) -> spark.StructType:
-    """The schema of a read for these columns, all of them unless given."""
+    """The schema of a read with these columns, all by default."""
     return spark.StructType([spark.StructField(name, _SPARK_TYPES[name]) for name in columns or COLUMNS])
 
 
 def with_metadata(schema: spark.StructType, metadata: dict[str, str]) -> spark.StructType:
-    """`schema` whose first field carries `metadata`: the only thing of a source that a catalog keeps."""
+    """`schema` whose first field carries `metadata`: the only part of a source that a catalog keeps."""
     first, *rest = schema.fields
     return spark.StructType([spark.StructField(first.name, first.dataType, first.nullable, metadata), *rest])
 
@@ -94,7 +94,7 @@ def metadata_of(schema: spark.StructType) -> dict[str, Any]:
 def arrow_schema(wanted: spark.StructType) -> pa.Schema:
     """The Arrow schema that Spark expects for `wanted`, which a user may have written: names, order and nullability.
 
-    Raises ConfigError for a column that a message does not have, or has with another type.
+    Raises ConfigError for unknown columns and wrong types.
     """
     fields = []
     for field in wanted.fields:

@@ -1,8 +1,8 @@
-"""How our readers and writers get to executors, and what is said by one that lacks the package.
+"""Ships our readers and writers to executors, with a clear error where the package is missing.
 
 Spark pickles them on the driver, and the data source with them. Where `pyromq` is not installed, opening such a pickle
-ends in a trace through Spark's serialisers; so it is opened by a function that travels along, needs nothing but Python,
-and says who lacks what.
+ends in a trace through Spark's serialisers; so a function that travels along opens it, needs only Python,
+and says what is missing where.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pyromq.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Instance attributes that are for the planner alone: it refers back to its reader, and no task asks for it.
+# Attributes only for the planner: it refers back to its reader, and no task needs it.
 _STAYS_BEHIND = "pushFilters"
 
 
 class Shipped:
-    """Something that Spark sends to executors. To be inherited before Spark's own class."""
+    """Something that Spark sends to executors. Inherit it before Spark's own class."""
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[[bytes], object], tuple[bytes]]:
         state = dict(self.__getstate__() or {})  # type: ignore[call-overload]  # a dict: nobody here has slots
@@ -30,7 +30,7 @@ class Shipped:
 
 
 def _by_value() -> Callable[[bytes], object]:
-    # cloudpickle sends a function by its name if a module has it, and by its code if it is made inside another one.
+    # cloudpickle sends a module's function by name, but one defined inside another function as code.
     def open_shipped(payload: bytes) -> object:
         import pickle
         import socket
@@ -49,7 +49,7 @@ def _by_value() -> Callable[[bytes], object]:
 
 
 def package_zip(folder: Path | None = None) -> Path:
-    """A zip of this package, as Spark takes it along (`--py-files`). Raises ConfigError if there are no files of it."""
+    """A zip of this package for Spark (`--py-files`). Raises ConfigError if it is not installed as files."""
     import tempfile
     import zipfile
 

@@ -1,10 +1,10 @@
-"""A buffer of stored records to Arrow columns: the decoder behind every read from Spark.
+"""Decodes a buffer of stored records into Arrow columns: the fast path behind every read from Spark.
 
 A pull is answered with the very bytes that lie in the commit log, so one decoder serves both. It works on a batch of
 records as a whole: `walk.py` finds them, `records.py` copies out the fixed fields as an array of structs, `gather.py`
-cuts the rest out of the buffer, `property_columns.py` and `single_properties.py` know about properties. What is rare
-and does not fit (a compressed body, properties of an odd shape, an undivided batch) is done one by one and put in its
-place. `general_columns.py` says what it all means.
+cuts the rest out of the buffer, `property_columns.py` and `single_properties.py` decode properties. Rare cases
+that do not fit (a compressed body, malformed properties, an undivided batch) are decoded one by one and put in their
+place. `general_columns.py` defines the result.
 
 Figures: bench/spark_decode.py.
 """
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BYTES", "MAX_ROWS", "Decoded", "decode"]
 
 
-# While records are passed over, so many times more than the rows of a batch are looked at for it, in steps.
+# While records are skipped, look at up to this many times the rows of a batch, in steps.
 _LOOK_AHEAD = 8
 _LEAST_STEP = 1024
 
@@ -88,16 +88,16 @@ def decode(
 ) -> Decoded:
     """The records of `buffer` that begin from `start` on and before `stop`, as one batch with the columns of `schema`.
 
-    Without `positions` they lie back to back; with them, records begin at these places and nowhere else, in any order.
-    `origin` is the physical offset of the buffer's first byte: every record must then say that it lies where it does,
+    Without `positions` they lie back to back; with them, records begin at exactly these places, in any order.
+    `origin` is the physical offset of the buffer's first byte: every record's own offset must then match its place,
     and errors name physical offsets instead of places in the buffer.
 
-    At most `max_rows` rows and `max_bytes` of bodies as they are shown, one larger message alone: call again from
-    `end` on (with `positions`, from the `records`-th on) for the rest; a batch may have no rows and still get on. An
-    undivided batch of a 5.x broker is unwrapped, alone, into as many rows as it has messages. Times that do not fit
+    At most `max_rows` rows and `max_bytes` of decoded bodies, except for a single larger message: call again from
+    `end` on (with `positions`, from the `records`-th on) for the rest; even a batch without rows makes progress. An
+    undivided batch of a 5.x broker is unwrapped, alone, into one row per message. Times that do not fit
     into Spark's are null.
 
-    Raises CorruptRecord if the first record is damaged. If it is a later one, the batch ends in front of it. With
+    Raises CorruptRecord if the first record is damaged. If a later one is, the batch ends before it. With
     `decompress` that includes bodies that cannot be opened, with `verify_crc` those that do not match their CRC.
     """
     keep_freed_memory()
@@ -136,7 +136,7 @@ def decode(
 
 
 class _Found:
-    """The records of a batch: whole ones that are wanted, and how many lie before each that are not."""
+    """The records of a batch: whole, wanted ones, and how many unwanted ones lie before each."""
 
     def __init__(self, buffer: Buffer, origin: int | None, selection: Selection | None, start: int) -> None:
         self._buffer = buffer
@@ -152,7 +152,7 @@ class _Found:
         self.is_inner_batch = False
 
     def add_walking(self, stop: int, max_rows: int, max_bytes: int) -> None:
-        """Records that lie back to back, until a batch of those that are wanted is full or many were passed over."""
+        """Add back-to-back records, until the batch is full or many were skipped."""
         if self._selection is None:
             self.add(walk(self._buffer, self.end, stop, max_records=max_rows, max_bytes=max_bytes), stop)
             return
@@ -161,14 +161,14 @@ class _Found:
             rows, bytes_ = self.rows, self.bytes
             if not self.add(walk(self._buffer, self.end, stop, max_records=step, max_bytes=max_bytes), stop):
                 return
-            # Another step like this one would be made in vain, for the most part.
+            # Another step like this one would mostly be in vain.
             if 2 * self.rows - rows > max_rows or 2 * self.bytes - bytes_ > max_bytes:
                 return
 
     def add(self, starts: Int64s, stop: int | None = None) -> bool:
-        """Look at these records; False if it ends here: there are none, or one that is no simple record.
+        """Add these records; False if the batch ends here: there are none, or one is not a plain record.
 
-        That one is the business of the next call, unless it is the very first.
+        That one is left to the next call, unless it is the very first.
         """
         if not len(starts) and (stop is None or self.end >= stop):
             return False
@@ -260,7 +260,7 @@ def _choose_topics(records: Records, selection: Selection, chosen: NDArray[np.bo
 
 
 class _Cut:
-    """How many of the records make one batch: as many as have room, up to one whose body is damaged (`error`)."""
+    """How many records make one batch: as many as fit, up to one whose body is damaged (`error`)."""
 
     def __init__(self, records: Records, max_rows: int, max_bytes: int) -> None:
         self._records = records
@@ -279,7 +279,7 @@ class _Cut:
         return self._records.raw[self._records.body_at[row] : self._records.body_end[row]].tobytes()
 
     def open_bodies(self) -> None:
-        """Decompress, and count bodies as they then are; not more of them than the batch has room for."""
+        """Decompress bodies and count their real sizes, as many as the batch has room for."""
         flags = self._records.sys_flag
         compressed = np.flatnonzero(flags & sysflag.COMPRESSED)
         if not len(compressed):
@@ -408,7 +408,7 @@ class _Columns:
         raw[:, :host_length] = hosts.view(np.uint8).reshape(-1, host_length)
         offsets = np.ascontiguousarray(self._records.head["physical_offset"][rows])
         raw[:, host_length:] = offsets.view(np.uint8).reshape(-1, 8)
-        digits = np.take(_HEX, raw, mode="clip")  # a byte is always inside; "raise" would look, and copy once more
+        digits = np.take(_HEX, raw, mode="clip")  # a byte is always in range; "raise" would check, and copy once more
         ends = np.arange(len(hosts) + 1, dtype=np.int32) * (2 * raw.shape[1])
         return pa.Array.from_buffers(pa.string(), len(hosts), [None, pa.py_buffer(ends), pa.py_buffer(digits)], 0)
 

@@ -1,8 +1,8 @@
-"""Pieces of a buffer as an Arrow column, in one pass of C++ and without an index for every byte.
+"""Cuts pieces of a buffer into an Arrow column, in one pass of C++ and without an index per byte.
 
 An Arrow binary array is a buffer and a list of offsets: slot i lies between offsets i and i + 1. Laid over a buffer
-that also holds other things, with the offsets "piece begins, piece ends" one after the other, its even slots are the
-pieces and its odd ones the gaps between them. Taking every second slot copies the pieces, and nothing else, together.
+that also holds other data, with the offsets "piece begins, piece ends" in turn, its even slots are the
+pieces and its odd ones the gaps between them. Taking every second slot copies just the pieces.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_SPAN = 2**31 - 1  # offsets of Arrow's binary, which is what Spark takes, ha
 def pieces(data: pa.Buffer, starts: NDArray[np.integer], ends: NDArray[np.integer], kind: pa.DataType) -> pa.Array:
     """The pieces of `data` from starts[i] to ends[i] as an array of binary or string.
 
-    They must follow one another without overlap and end before MAX_SPAN. Whether a string is UTF-8 is not looked at.
+    They must be in order, without overlap, and end before MAX_SPAN. Strings are not checked for UTF-8.
     """
     bounds = np.empty(2 * len(starts), np.int32)
     bounds[0::2] = starts
@@ -48,7 +48,7 @@ def _even(count: int) -> pa.Array:
 
 
 def text(pieces_: pa.Array) -> pa.Array:
-    """Bytes as text. What is no UTF-8 becomes U+FFFD, as in Java."""
+    """Bytes as text. Invalid UTF-8 becomes U+FFFD, as in Java."""
     try:
         return pieces_.cast(pa.string())
     except pa.ArrowInvalid:
@@ -64,7 +64,7 @@ def merged(first: pa.Array, second: pa.Array, is_second: NDArray[np.bool_]) -> p
 
 
 def gathered(raw: NDArray[np.uint8], starts: Int64s, kind: np.dtype[np.void]) -> NDArray[np.void]:
-    """The structs that begin at `starts`, copied together.
+    """The structs that begin at `starts`, copied into one array.
 
     Indexing an array of plain bytes of that length costs 6 ns a record, an array of the struct itself 150 (numpy 2.4).
     """

@@ -1,6 +1,6 @@
-"""The general path of decoding: records to Arrow columns one by one, in the plainest words, for tests to compare.
+"""The general path of decoding: records to Arrow columns one by one, as simple as possible. Tests compare against it.
 
-The fast one is `columns.decode`. This serves the one kind of record that is not worth a fast path: the undivided
+The fast path is `columns.decode`. This one serves the only records not worth a fast path: the undivided
 batches of 5.x brokers.
 """
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 MAX_ROWS = 10_000
 MAX_BYTES = 8 << 20
 
-_MAX_MS = (2**63 - 1) // 1000  # in µs, as Spark counts, it still fits into 64 bits
+_MAX_MS = (2**63 - 1) // 1000  # in µs, as Spark counts, this still fits into 64 bits
 
 
 class Decoded(NamedTuple):
     """A batch of rows and how far it got: `records` of them were used, the next one begins at `end`.
 
-    There are fewer rows than records when some were not wanted, more when a record is a batch.
+    There are fewer rows than records if some were not wanted, more if a record is a batch.
     """
 
     batch: pa.RecordBatch
@@ -61,7 +61,7 @@ def decode(
     verify_crc: bool = False,
     selection: Selection | None = None,
 ) -> Decoded:
-    """As `columns.decode`, which says what is promised."""
+    """As `columns.decode`; see there."""
     schema = as_schema(schema)
     selection = selection or Selection()
     stop = len(buffer) if stop is None else stop
@@ -78,7 +78,7 @@ def decode(
             messages = _messages(record, selection, decompress=decompress, verify_crc=verify_crc)
         except CorruptRecord as exc:
             if records:
-                break  # the next call begins with it and says so
+                break  # the next call begins with it and raises
             raise CorruptRecord(exc.reason, (origin or 0) + pos) from exc
         length = sum(len(message.body) for message in messages)
         if records and (is_inner_batch(record.sys_flag) or (rows and size + length > max_bytes)):
@@ -94,14 +94,14 @@ def decode(
 
 
 def as_schema(schema: pa.Schema | Iterable[str]) -> pa.Schema:
-    """Names of columns stand for their usual types."""
+    """The schema; column names stand for their default types."""
     if isinstance(schema, pa.Schema):
         return schema
     return pa.schema([ARROW_SCHEMA.field(column_name(name)) for name in schema])
 
 
 def is_inner_batch(sys_flag: int) -> bool:
-    """Whether the record holds many messages, for the reader to unwrap."""
+    """Whether the record holds many messages that the reader must unwrap."""
     return not ~sys_flag & (sysflag.INNER_BATCH | sysflag.NEED_UNWRAP)
 
 
@@ -127,7 +127,7 @@ def _record(buffer: Buffer, pos: int, origin: int | None) -> MessageRecord:
 def _messages(
     record: MessageRecord, selection: Selection, *, decompress: bool, verify_crc: bool
 ) -> list[MessageRecord]:
-    """The wanted messages of a record, with the bodies that are shown."""
+    """The wanted messages of a record, with decoded bodies."""
     inner = is_inner_batch(record.sys_flag)
     messages = [
         message
@@ -173,7 +173,7 @@ def _row(message: MessageRecord, stored: MessageRecord, total_size: int, broker_
 
 
 def _microseconds(milliseconds: int) -> int | None:
-    """A time as Spark counts it; None for one that it cannot hold, which no clock shows."""
+    """A time in Spark's unit; None if Spark cannot represent it."""
     return milliseconds * 1000 if -_MAX_MS <= milliseconds <= _MAX_MS else None
 
 

@@ -1,10 +1,10 @@
-"""The properties of many records at once: the whole map, and the three properties that are columns of their own.
+"""Decodes the properties of many records at once: the whole map, and the properties with columns of their own.
 
     name U+0001 value U+0002 name U+0001 value …
 
-Nearly every producer writes nothing but that, so the separators alternate, and all names and values of a batch can be
-cut out by looking at the separators alone. Rows where that is not so (an item without a value, U+0001 inside a value,
-a name that comes twice, bytes that are no UTF-8) are found by the same look, and go through `properties.parse`.
+Nearly every producer writes exactly that, so the separators alternate, and all names and values of a batch can be
+cut out by the separators alone. Other rows (an item without a value, U+0001 inside a value,
+a repeated name, invalid UTF-8) are found in the same pass, and go through `properties.parse`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _MAX_NAMES_AS_BITS = 48
 
 
 class PropertyColumns(NamedTuple):
-    """`single` has the asked-for properties by name, null where a message has none."""
+    """`single` has the requested properties by name, null where a message has none."""
 
     single: dict[str, pa.Array]
     maps: pa.Array
 
 
 class _Rows(NamedTuple):
-    """Properties of rows that have some, each with a zero in front, and where their separators are."""
+    """Properties of the rows that have some, each preceded by a zero, and the places of their separators."""
 
     raw: NDArray[np.uint8]
     starts: NDArray[np.int32]  # of each row in raw, and the end of the last
@@ -50,7 +50,7 @@ class _Rows(NamedTuple):
 def property_columns(data: pa.Buffer, starts: Int64s, ends: Int64s, single: Collection[str]) -> PropertyColumns:
     """Properties of the records whose properties lie in `data` from starts[i] to ends[i]."""
     raw = np.frombuffer(data, np.uint8)
-    # A separator at the end means nothing: 5.x writes it, 4.9 does not.
+    # A separator at the end has no meaning: 5.x writes it, 4.9 does not.
     ends = ends - ((ends > starts) & (raw[np.maximum(ends, 1) - 1] == _ITEM))
     filled = np.flatnonzero(ends > starts)
     rows = _rows(data, starts[filled], ends[filled])
@@ -86,13 +86,13 @@ def _rows(data: pa.Buffer, starts: Int64s, ends: Int64s) -> _Rows:
     bounds[:-1] = separators
     bounds[-1] = len(raw)
     first = np.flatnonzero(raw[separators] == _ROW)
-    if len(first) != len(starts):  # a zero inside of a text
+    if len(first) != len(starts):  # a zero inside a text
         first = np.searchsorted(separators, offsets[:-1])
     return _Rows(raw, offsets, bounds, np.append(first, len(separators)))
 
 
 def _odd_rows(rows: _Rows) -> NDArray[np.bool_]:
-    """Which rows are anything but names and values in turn, none of them empty, in UTF-8."""
+    """Which rows are not just alternating non-empty names and values in UTF-8."""
     count = len(rows.starts) - 1
     odd = np.zeros(count, np.bool_)
     if count == 0:
@@ -135,7 +135,7 @@ class _AnyNames:
         self._codes = names.indices
 
     def rows_with_repetitions(self) -> NDArray[np.bool_]:
-        """Which rows have a name twice: their last value wins."""
+        """Which rows repeat a name: its last value wins."""
         count = len(self._rows.starts) - 1
         if count == 0:
             return np.zeros(0, np.bool_)
@@ -143,7 +143,7 @@ class _AnyNames:
         first = self._rows.first[:-1] // 2
         if len(self._distinct) <= _MAX_NAMES_AS_BITS:
             bits = np.int64(1) << codes
-            # Different powers of two add up to what they are together; a repeated one adds more.
+            # Distinct powers of two add up to their OR; a repeated one adds more.
             return np.not_equal(np.add.reduceat(bits, first), np.bitwise_or.reduceat(bits, first))
         row_of = np.repeat(np.arange(count), np.diff(self._rows.first) // 2)
         pairs = np.sort(row_of * len(self._distinct) + codes)
@@ -163,9 +163,9 @@ class _AnyNames:
 
 
 class _SameNames:
-    """The names when all rows have the same ones in the same order, as the messages of one producer have.
+    """The names if all rows have the same ones in the same order, as messages of one producer do.
 
-    Of the 0.35 µs that the properties of a message take otherwise it saves 0.12.
+    Saves 0.12 µs of the 0.35 µs that a message's properties take otherwise.
     """
 
     def __init__(self, names: list[bytes], count: int) -> None:

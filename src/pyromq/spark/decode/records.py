@@ -1,4 +1,4 @@
-"""The heads of many records at once: which of them are whole, and where their parts lie."""
+"""Reads the heads of many records at once: which are whole, and where their parts lie."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from .gather import Int64s
 
-# By the two host bits of SYSFLAG, shifted down.
+# Indexed by the two host bits of SYSFLAG, shifted down.
 _HEAD_TYPES = tuple(layout.dtype() for layout in HEAD_LAYOUTS)
 _HEAD_SIZES = np.array([layout.size for layout in HEAD_LAYOUTS])
-# What lies elsewhere when a host before it is longer.
+# Fields that move when a host before them is longer.
 _MOVED = ("store_timestamp", "reconsume_times", "prepared_transaction_offset", "body_length")
 _BORN_HOST_AT = HEAD_LAYOUTS[0].positions["born_host"]
 _STORE_HOST_AT = np.array([layout.positions["store_host"] for layout in HEAD_LAYOUTS])
@@ -40,7 +40,7 @@ _LONGER_IN_V2 = TOPIC_LENGTH[MAGIC_V2].size - TOPIC_LENGTH[MAGIC_V1].size
 
 
 class Records:
-    """Records that are whole, by columns. `head` has the fields by name; the other arrays are places in the buffer."""
+    """Whole records by column. `head` has the fields by name; the other arrays are places in the buffer."""
 
     __slots__ = (
         "_data",
@@ -71,7 +71,7 @@ class Records:
     _data: pa.Buffer
 
     def __init__(self, buffer: Buffer, starts: Int64s, origin: int | None) -> None:
-        """The records that begin at `starts`, up to the first of them that is damaged or belongs elsewhere."""
+        """The records that begin at `starts`, up to the first that is damaged or belongs elsewhere."""
         self.raw = raw = np.frombuffer(buffer, np.uint8)
         self._data = pa.py_buffer(buffer)
         is_inside = (starts >= 0) & (starts <= len(raw) - MIN_RECORD_SIZE)
@@ -97,7 +97,7 @@ class Records:
         is_v2 = is_v2[: self._keep(is_whole & (body_length >= 0) & (self.topic_at <= self.end))]
 
         topic_length = raw[self.topic_at - 1].astype(np.int64)
-        limit: Any = MAX_TOPIC_LENGTH[MAGIC_V1]  # its highest bit set makes a length negative
+        limit: Any = MAX_TOPIC_LENGTH[MAGIC_V1]  # a length with its highest bit set is negative
         if is_v2.any():
             topic_length += np.where(is_v2, raw[self.topic_at - 2].astype(np.int64) << 8, 0)
             limit = np.where(is_v2, MAX_TOPIC_LENGTH[MAGIC_V2], limit)
@@ -116,23 +116,23 @@ class Records:
         return len(self.start)
 
     def take(self, rows: Any) -> None:
-        """Forget all but these: a slice, a mask or indexes in ascending order."""
+        """Keep only these: a slice, a mask or ascending indexes."""
         for name in self._BY_RECORD:
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[rows])
 
     def field(self, name: str, kind: Any) -> NDArray[Any]:
-        """A fixed field of all records, in the machine's own byte order."""
+        """A fixed field of all records, in native byte order."""
         return self.head[name].astype(kind)
 
     @property
     def base(self) -> int:
-        """Where the first of them begins: Arrow counts from here."""
+        """Where the first record begins: Arrow counts from here."""
         return int(self.start[0]) if len(self.start) else 0
 
     @property
     def data(self) -> pa.Buffer:
-        """The buffer from `base` on up to the end of the last of them."""
+        """The buffer from `base` to the end of the last record."""
         return self._data.slice(self.base, int(self.end[-1]) - self.base) if len(self.end) else self._data.slice(0, 0)
 
     def pieces(self, starts: Int64s, ends: Int64s) -> pa.Array:
@@ -145,8 +145,8 @@ class Records:
         return self.pieces(self.topic_at, self.topic_end)
 
     def topic_beginnings(self) -> NDArray[np.uint32]:
-        """The first four bytes of each topic as a number; anything for a topic that is shorter."""
-        # Behind a topic are the two bytes of PROPLEN at least, so only one of a single letter can be too near the end.
+        """The first four bytes of each topic as a number; undefined for shorter topics."""
+        # At least the two bytes of PROPLEN follow a topic, so only a single-letter topic can be too near the end.
         starts = np.minimum(self.topic_at, len(self.raw) - 4)
         return gathered(self.raw, starts, np.dtype("V4")).view(np.uint32)
 
@@ -155,7 +155,7 @@ class Records:
         return bool((self.sys_flag & sysflag.HOSTS_MASK).any())
 
     def born_hosts(self, rows: Any, length: int) -> NDArray[np.void]:
-        """The hosts of these rows, all of which have that length."""
+        """The hosts of these rows, all of this length."""
         if length == sysflag.HOST_V4_LENGTH:
             return np.ascontiguousarray(self.head["born_host"][rows])
         return gathered(self.raw, self.start[rows] + _BORN_HOST_AT, np.dtype(f"V{length}"))
@@ -170,7 +170,7 @@ class Records:
         return self.sys_flag >> sysflag.HOSTS_SHIFT & 3
 
     def _correct_heads(self, which: NDArray[np.bool_]) -> None:
-        """Read the fields behind IPv6 hosts from where they are."""
+        """Read the fields after IPv6 hosts from their real places."""
         for bits, head_type in enumerate(_HEAD_TYPES[1:], 1):
             rows = np.flatnonzero((self._host_bits == bits) & which)
             if len(rows):
@@ -179,13 +179,13 @@ class Records:
                     self.head[name][rows] = theirs[name]
 
     def _keep(self, is_whole: NDArray[np.bool_]) -> int:
-        """Forget the first that is not whole and all behind it. How many are left."""
+        """Drop the first that is not whole and all after it. Returns how many are left."""
         if not is_whole.all():
             self.take(slice(_first(~is_whole)))
         return len(self)
 
     def _put_in_order(self, buffer: Buffer) -> None:
-        """Make a buffer of our own when the records do not follow one another, or too far apart for Arrow."""
+        """Copy the records into a new buffer if they are out of order or too far apart for Arrow."""
         if not len(self) or ((self.start[1:] >= self.end[:-1]).all() and self.end[-1] - self.start[0] <= MAX_SPAN):
             return
         sizes = self.end - self.start

@@ -1,4 +1,4 @@
-"""Which records of a buffer become rows: decided on heads, topics and tags, before anything else is decoded."""
+"""Selects the records that become rows, by heads, topics and tags, before anything else is decoded."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from pyromq.protocol.names import (
 if TYPE_CHECKING:
     from pyromq.protocol.record import MessageRecord
 
-# Where brokers park messages on their way: half messages, their ends and those that nobody decided on, delayed ones
+# Where brokers park messages: half messages, their ends and undecided ones, delayed ones
 # (4.x and 5.x), popped ones.
 _PARKED = TIMED_TOPICS | {HALF_TOPIC, HALF_OP_TOPIC, CHECKED_TOO_OFTEN_TOPIC}
 _PARKED_PREFIXES = (RETRY_PREFIX, REVIVE_PREFIX)
 INTERNAL_BEGINNINGS = (*sorted(_PARKED), *_PARKED_PREFIXES)  # each internal topic begins with one of these
-# Records of these types never get into a queue.
+# Records of these types never enter a queue.
 _NEVER_DELIVERED = (sysflag.PREPARED, sysflag.ROLLBACK)
 
 
 def is_internal_topic(topic: str) -> bool:
-    """Whether messages wait in `topic` until a broker moves or repeats them; dead letters stay and are not internal."""
+    """Whether messages wait in `topic` until a broker moves or repeats them; not so dead letters, which stay."""
     return topic in _PARKED or topic.startswith(_PARKED_PREFIXES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The records that are wanted; without arguments all of them."""
+    """Which records are wanted; all by default."""
 
     topics: frozenset[str] | None = None
-    tags: frozenset[str] | None = None  # the text: brokers and queues compare only its hash
+    tags: frozenset[str] | None = None  # compared as text; brokers and queues compare only hashes
     internal: bool = True  # False hides what waits inside the broker, unless `topics` names it, and what never left it
     since: int | None = None  # store time in ms
     until: int | None = None  # exclusive
@@ -49,24 +49,24 @@ class Selection:
 
     @property
     def chooses_nothing(self) -> bool:
-        """Whether no record can be wanted."""
+        """Whether no record can match."""
         empty: frozenset[object] = frozenset()
         return empty in (self.topics, self.tags, self.queue_ids, self.offsets)
 
     @property
     def names_queues(self) -> bool:
-        """Whether queues and their entries can tell something about what is wanted."""
+        """Whether queues and their entries help to find what is wanted."""
         offsets = (self.first_offset, self.end_offset)
         return (self.topics, self.tags, self.queue_ids, self.offsets, *offsets) != (None,) * 6
 
     @property
     def least_offset(self) -> int:
-        """No message in front of this offset of its queue is wanted."""
+        """No message before this queue offset is wanted."""
         return max(self.first_offset or 0, min(self.offsets, default=0) if self.offsets is not None else 0)
 
     @property
     def most_offset(self) -> int | None:
-        """Nor one from this one on."""
+        """No message from this queue offset on is wanted."""
         ends = [] if self.end_offset is None else [self.end_offset]
         if self.offsets is not None:
             ends.append(max(self.offsets, default=-1) + 1)
@@ -96,7 +96,7 @@ class Selection:
         return self.tags is None or record.find_property(props.TAGS) in self.tags
 
     def has_offset(self, queue_offset: int) -> bool:
-        """Whether a message is wanted by its place in the queue. Asked for each message of an inner batch."""
+        """Whether a message is wanted by its queue offset. Checked for each message of an inner batch."""
         return (
             (self.first_offset is None or queue_offset >= self.first_offset)
             and (self.end_offset is None or queue_offset < self.end_offset)

@@ -1,9 +1,9 @@
-"""A few properties of many records, without a look at the others.
+"""Extracts a few properties of many records, without parsing the others.
 
     U+0002 name U+0001 value U+0002 name U+0001 value …
 
-With a U+0002 put in front of each record's properties, a property is wherever U+0002, its name and U+0001 stand one
-after the other, and ends with the next U+0002: what else there is, and of what shape, does not matter.
+With a U+0002 before each record's properties, a property is wherever U+0002, its name and U+0001 stand one
+after the other, and it ends at the next U+0002: the rest does not matter.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def single_properties(data: pa.Buffer, starts: Int64s, ends: Int64s, names: Iter
 
 
 def _values(raw: NDArray[np.uint8], rows: NDArray[np.int32], name: bytes) -> pa.Array:
-    """The last value that is not empty of each row; rows begin at `rows`."""
+    """The last non-empty value of each row; rows begin at `rows`."""
     begins = _behind(raw, _ITEM + name + _NAME_VALUE)
     lengths = _lengths(raw, begins)
     if not lengths.all():
@@ -64,7 +64,7 @@ def _values(raw: NDArray[np.uint8], rows: NDArray[np.int32], name: bytes) -> pa.
 
 
 def _behind(raw: NDArray[np.uint8], wanted: bytes) -> Int64s:
-    """The places behind each `wanted`, found by the one of its bytes that is the rarest."""
+    """The places after each `wanted`, found by its rarest byte."""
     sample = raw[:_SAMPLE].tobytes()
     at = min(range(len(wanted)), key=lambda index: sample.count(wanted[index : index + 1]))
     starts = np.flatnonzero(raw == wanted[at]) - at
@@ -76,12 +76,12 @@ def _behind(raw: NDArray[np.uint8], wanted: bytes) -> Int64s:
 
 
 def _lengths(raw: NDArray[np.uint8], begins: Int64s) -> Int64s:
-    """How far it is from each place to the next U+0002, or to the end."""
+    """The distance from each place to the next U+0002, or to the end."""
     last = len(raw) - _WORD.itemsize
     if last < 0:
         return _any_lengths(raw, begins)
     words = gathered(raw, np.minimum(begins, last), _WORD).view("<u8") ^ _ITEMS
-    # The lowest bit that is set belongs to the first byte that is zero, which U+0002 is now.
+    # The lowest set bit belongs to the first zero byte, which U+0002 is now.
     zeros = (words - _ONES) & ~words & _HIGHEST
     lengths: Int64s = (np.bitwise_count((zeros & -zeros) - _ONE) >> 3).astype(np.int64)
     is_further = (zeros == 0) | (begins > last)

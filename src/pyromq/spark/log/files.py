@@ -1,7 +1,7 @@
-"""The files of a commit log, read without a store: where records begin, also behind a cut, and where they end.
+"""Reads the files of a commit log without a store: finds where records begin, even after damage, and where they end.
 
-A record can be found without any index: its magic is searched for, and it is one if its own physical offset says that
-it lies where it does. A message that holds such bytes by chance would have to guess its own place in the log.
+A record can be found without any index: search for its magic, and it is one if its own physical offset matches
+its place. A message that contains such bytes by chance would have to guess its own place in the log.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _BLOCK = 64 << 10
 _CHUNK = 1 << 20
 _ZEROS = bytes(_CHUNK)
 _PROBE = 4096  # bytes of each later chunk
-_LOOKED_AT = 8 << 20  # bytes behind the end
+_LOOKED_AT = 8 << 20  # bytes after the end
 _STEP_BACK = 256 << 10  # more than most messages
-_WRITER_TAKES = 0.05  # seconds; a record that is just being written is whole long before
+_WRITER_TAKES = 0.05  # seconds; a record being written is whole long before
 
 
 class LogFile(NamedTuple):
@@ -57,7 +57,7 @@ class LogFile(NamedTuple):
 
 
 def log_files(root: Path) -> list[LogFile]:
-    """The files of the log of the store at `root`, in order, without those that have no byte yet."""
+    """The log files of the store at `root`, in order, without empty ones."""
     folder = root / COMMIT_LOG
     if not folder.is_dir():
         raise StoreError(f"{root} is not a store: it has no {COMMIT_LOG} folder")
@@ -74,7 +74,7 @@ def log_files(root: Path) -> list[LogFile]:
 
 
 def mapped(file: LogFile) -> mmap.mmap:
-    """The bytes of a file. OSError if it is not there any more."""
+    """The bytes of a file, mapped. OSError if it no longer exists."""
     with open(file.path, "rb") as opened:  # noqa: PTH123 - a path for executors is a string
         return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -82,7 +82,7 @@ def mapped(file: LogFile) -> mmap.mmap:
 def next_record(data: mmap.mmap | bytes, at: int, origin: int, stop: int | None = None) -> int | None:
     """Where the first record from `at` on begins in `data`, whose first byte has the physical offset `origin`.
 
-    None if there is none in front of `stop`, where the search ends.
+    None if there is none before `stop`.
     """
     last = len(data) if stop is None else min(len(data), stop - 1 + MAGIC_AT + len(_COMMON))
     found = data.find(_COMMON, at + MAGIC_AT, last)
@@ -95,7 +95,7 @@ def next_record(data: mmap.mmap | bytes, at: int, origin: int, stop: int | None 
 
 
 def is_record(data: mmap.mmap | bytes, pos: int, origin: int) -> bool:
-    """Whether a whole record begins at `pos` that belongs there; its body may be damaged."""
+    """Whether a whole record that belongs there begins at `pos`; its body may be damaged."""
     if len(data) - pos < MIN_RECORD_SIZE or OFFSET.unpack_from(data, pos + PHYSICAL_OFFSET_AT)[0] != origin + pos:
         return False
     try:
@@ -106,7 +106,7 @@ def is_record(data: mmap.mmap | bytes, pos: int, origin: int) -> bool:
 
 
 def head_at(data: mmap.mmap | bytes, pos: int, origin: int) -> HeadKind:
-    """What begins at `pos`. CorruptRecord names the physical offset."""
+    """The head of the record at `pos`. CorruptRecord names the physical offset."""
     try:
         return read_head(data, pos)[0]
     except CorruptRecord as exc:
@@ -137,7 +137,7 @@ def _store_time(data: mmap.mmap | bytes, pos: int) -> int:
 
 
 def first_since(files: list[LogFile], time_: int, end: int) -> int:
-    """Where the first record lies that was stored at that time or later, if times ascend; `end` if there is none."""
+    """Where the first record stored at this time or later lies, if times ascend; `end` if there is none."""
     older = [file for file in files if (first := first_store_time(file)) is not None and first < time_]
     if not older:
         return files[0].start if files else end
@@ -155,11 +155,11 @@ def first_since(files: list[LogFile], time_: int, end: int) -> int:
 
 
 def queues_written_until(root: Path) -> int | None:
-    """The store time up to which queues are surely in their files; None if they are up to the end.
+    """The store time up to which queue files are certainly complete; None if they are complete.
 
-    A broker that runs may keep entries in memory for a minute after its checkpoint, and one that was killed lost them.
+    A running broker may keep entries in memory for a minute after its checkpoint, and a killed one lost them.
     """
-    if not (root / ABORT).exists():  # it was closed, or never opened
+    if not (root / ABORT).exists():  # the store was closed, or never opened
         return None
     try:
         data = (root / CHECKPOINT).read_bytes()
@@ -171,8 +171,8 @@ def queues_written_until(root: Path) -> int | None:
 def log_end(files: list[LogFile]) -> int:
     """The physical offset where the written part of the log ends, as of now.
 
-    A scan is planned up to here, so that a repeated task reads the same, and nothing that is just being written. If
-    the log ends in damage, that is left to the scan: its last file then counts whole.
+    A scan is planned up to here, so that a repeated task reads the same, and nothing still being written. If
+    the log ends in damage, the scan deals with it: its last file then counts as a whole.
     """
     while files:
         last = files[-1]
@@ -187,7 +187,7 @@ def log_end(files: list[LogFile]) -> int:
 
 
 def _file_end(file: LogFile) -> int | None:
-    """How many bytes of the last file are written; None if records end in damage."""
+    """How many bytes of the last file are written; None if its records end in damage."""
     with mapped(file) as data:
         pos = _record_near_the_end(data, _last_written(data), file.start)
         try:
@@ -206,7 +206,7 @@ def _file_end(file: LogFile) -> int | None:
 
 
 def _last_written(data: mmap.mmap) -> int:
-    """Near where the written part ends, if no message holds that many zeros; then somewhere before it."""
+    """Roughly where the written part ends; earlier if a message contains that many zeros."""
     low, high = 0, -(-len(data) // _BLOCK)
     while low < high:
         middle = (low + high) // 2
@@ -218,7 +218,7 @@ def _last_written(data: mmap.mmap) -> int:
 
 
 def _record_near_the_end(data: mmap.mmap, end: int, origin: int) -> int:
-    """A place not far in front of `end` where a record begins; 0 if none is found."""
+    """A place shortly before `end` where a record begins; 0 if none is found."""
     step = _STEP_BACK
     while step < end:
         pos = next_record(data, end - step, origin)
@@ -229,7 +229,7 @@ def _record_near_the_end(data: mmap.mmap, end: int, origin: int) -> int:
 
 
 def _is_unwritten(file: LogFile, data: mmap.mmap, pos: int) -> bool:
-    """Whether no record follows the zeros at `pos`, as far as a look at what is nearest and at samples can tell.
+    """Whether no record follows the zeros at `pos`, judged by the bytes right after them and by samples.
 
     A broker takes the first zeros for the end. The rest of a file of 1 GiB takes half a second to read.
     """
@@ -240,7 +240,7 @@ def _is_unwritten(file: LogFile, data: mmap.mmap, pos: int) -> bool:
             near = min(_CHUNK, file.length - pos)
             chunk = os.pread(fd, near if pos < far else _PROBE, pos)
             if chunk != _ZEROS[: len(chunk)]:
-                # The size of a record, which comes first, begins with zeros itself.
+                # A record itself begins with zeros: its size comes first.
                 return next_record(data, max(0, pos - SIZE_AND_MAGIC.size), file.start) is None
             pos += near
         return True

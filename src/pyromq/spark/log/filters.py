@@ -1,4 +1,4 @@
-"""Which part of a WHERE clause a scan does itself, and which it hands back to Spark.
+"""Filter push-down of log scans: which part of a WHERE clause a scan applies itself, and what it leaves to Spark.
 
 Columns that name a queue, `queueOffset`, `physicalOffset` and `tags` are compared record by record, so those filters
 are applied completely. `storeTimestamp`, `keys` and `msgId` only say where to look, and stay with Spark.
@@ -26,7 +26,7 @@ _NAMES = {"keys": "keys", "msgid": "msg_ids"}
 
 @dataclass(frozen=True, slots=True)
 class LogFilters:
-    """What filters ask for, all of them together. None does not care."""
+    """What all filters together ask for. None means any."""
 
     pushed: Pushed = field(default_factory=Pushed)
     start: int | None = None  # physical offsets, `end` exclusive
@@ -35,7 +35,7 @@ class LogFilters:
     msg_ids: frozenset[str] | None = None
 
     def within(self, low: int | None = None, high: int | None = None) -> LogFilters:
-        """Also from this physical offset on, and before that one."""
+        """Narrowed to these physical offsets."""
         starts = [at for at in (self.start, low) if at is not None]
         ends = [at for at in (self.end, high) if at is not None]
         return replace(self, start=max(starts, default=None), end=min(ends, default=None))
@@ -45,7 +45,7 @@ class LogFilters:
         pushed = self.pushed
         topics = frozenset(options.topics) if options.topics else None
         if pushed.topics is not None:
-            # A filter chooses among what is shown; only an option shows more.
+            # A filter chooses among visible messages; only an option shows more.
             topics = frozenset(
                 topic
                 for topic in pushed.topics
@@ -67,7 +67,7 @@ class LogFilters:
 
 
 def push(filters: Iterable[spark.Filter], options: LogOptions) -> tuple[LogFilters, list[spark.Filter]]:
-    """What to read for these filters, which are joined by AND, and those that Spark has to apply."""
+    """What to read for these filters, joined by AND, and the filters that Spark must apply."""
     own = LogFilters()
     others, handed_back = [], []
     for each in filters:
@@ -81,7 +81,7 @@ def push(filters: Iterable[spark.Filter], options: LogOptions) -> tuple[LogFilte
             own = _named(own, _NAMES[column], each)
             handed_back.append(each)
         elif column == "brokername" and options.broker_name is None:
-            handed_back.append(each)  # the column is null, which the others never are
+            handed_back.append(each)  # this column may be null, the others never are
         else:
             others.append(each)
     pushed, rest = pushdown.push(others)

@@ -1,9 +1,9 @@
-"""Where messages with a key lie, by the index files of a store, read without opening it.
+"""Looks up keys in the index files of a store, without opening it.
 
     header | slots: number of the newest entry of each hash | entry 0, never used | entry 1 | entry 2 …
 
-An entry has Java's hash of `topic#key`, so what is found are candidates. Nothing caps their number, and what no index
-file covers is named as well: together that is complete. The layouts are in `store.format`.
+An entry has Java's hash of `topic#key`, so the results are candidates. Their number is not capped, and what no index
+file covers is reported as well: together that is complete. The layouts are in `store.format`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 _ENTRY_TYPE = INDEX_ENTRY_LAYOUT.dtype()
 _DEFAULT_SLOTS = 5_000_000
-# With more entries on the way to a key, the index saves nothing.
+# With longer chains, the index saves nothing.
 _MOST_STEPS = 100_000
-# Where entries may begin, to be looked at more closely. A sound file has few; one of nothing but zeros has millions.
+# Most candidates for where entries begin. A sound file has few; one full of zeros has millions.
 _MOST_PLACES = 1000
-# Of the log between two index files; the last message of one of them is all that usually lies there.
+# Bytes of log between two index files; usually just the last message of the first.
 _SHORT = 1 << 20
 _ID_LENGTHS = (32, 56)  # hexadecimal digits of host, port and physical offset, for IPv4 and IPv6
 _OFFSET_DIGITS = 16
@@ -51,14 +51,14 @@ _OFFSET_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class IndexedKeys:
-    """What is looked for: messages of these topics with exactly these KEYS, or with these ids. None does not care."""
+    """The lookup: messages of these topics with exactly these KEYS, or with these ids. None means any."""
 
     topics: Collection[str]
     keys: Collection[str] | None
     msg_ids: Collection[str] | None
 
     def hashes(self) -> set[int] | None:
-        """Hashes under one of which each of them is indexed; None if one is under none."""
+        """Hashes under which each of them can be found; None if one is not indexed."""
         words = self.msg_ids
         if words is None:
             # A message is indexed under each word of its KEYS, so the first will do.
@@ -69,7 +69,7 @@ class IndexedKeys:
         return {index_hash(f"{topic}#{word}") for topic in self.topics for word in words}
 
     def named_places(self) -> Iterable[int]:
-        """Where ids themselves say that messages lie: one without an id of its own is called after its place."""
+        """Places named by the ids themselves: a message without a unique key has an id made from its place."""
         for name in self.msg_ids or ():
             if len(name) in _ID_LENGTHS:
                 try:
@@ -79,7 +79,7 @@ class IndexedKeys:
 
 
 class Found(NamedTuple):
-    """Where messages may begin, in order, and the stretches of the log that are not indexed."""
+    """Where messages may begin, in order, and the unindexed stretches of the log."""
 
     places: list[int]
     unindexed: list[tuple[int, int]]
@@ -88,7 +88,7 @@ class Found(NamedTuple):
 def find(root: Path, wanted: IndexedKeys, files: Sequence[LogFile], start: int, end: int) -> Found | None:
     """Where to look for messages between these physical offsets. None if the index is no help.
 
-    Damage to the index costs nothing but time: what cannot be read counts as not indexed.
+    Damage to the index only costs time: what cannot be read counts as not indexed.
     """
     hashes = wanted.hashes()
     if hashes is None:
@@ -123,7 +123,7 @@ def _index_paths(root: Path) -> list[Path]:
 
 
 def _between(covered: Iterable[tuple[int, int]], start: int, end: int) -> Iterable[tuple[int, int]]:
-    """What is left of the log without these stretches."""
+    """The rest of the log without these stretches."""
     at = start
     for low, high in sorted(covered):
         if min(low, end) > at:
@@ -155,7 +155,7 @@ def _is_blank(data: mmap.mmap, pos: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _IndexFile:
-    """One file: it has every key of the messages from `begin` on and in front of `end`."""
+    """One file: it has every key of the messages from `begin` on and before `end`."""
 
     data: mmap.mmap
     begin: int
@@ -165,7 +165,7 @@ class _IndexFile:
 
     @classmethod
     def open(cls, path: Path) -> _IndexFile | None:
-        """None if the file cannot be read, or has nothing in it yet."""
+        """The file; None if it cannot be read or is still empty."""
         try:
             with path.open("rb") as file:
                 data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -174,14 +174,14 @@ class _IndexFile:
         if len(data) >= INDEX_HEADER.size:
             _, _, begin, end, _, next_entry = INDEX_HEADER.unpack_from(data)
             entries_at = _entries_at(data, begin, end, next_entry - 1)
-            # The last message may have more keys, which are still to come or are in the next file.
+            # The last message may have more keys, which are yet to come or in the next file.
             if entries_at is not None:
                 return cls(data, begin, end, entries_at, next_entry)
         data.close()
         return None
 
     def places(self, hashes: Iterable[int]) -> list[int] | None:
-        """Where messages with these hashes lie; None if there is too much to be looked at."""
+        """Where messages with these hashes lie; None if there is too much to search."""
         found = []
         steps = 0
         slots = (self.entries_at - INDEX_HEADER.size) // INDEX_SLOT.size
@@ -202,10 +202,10 @@ class _IndexFile:
 
 
 def _entries_at(data: mmap.mmap, begin: int, end: int, count: int) -> int | None:
-    """Where the entries of a file begin: behind the slots, whose number the file does not tell.
+    """Where the entries of a file begin: after the slots, whose number the file does not record.
 
-    But its header tells how many entries there are and where the messages of the first and the last of them lie, and
-    the slot of the first must lead to an entry of that slot. None unless all of that holds at exactly one place.
+    But its header has the number of entries and the places of the first and the last message, and
+    the slot of the first entry must lead to an entry of that slot. None unless all of that holds at exactly one place.
     """
     size, step = len(data), INDEX_ENTRY.size
     if not 0 < count < size // step or not 0 <= begin <= end:
@@ -226,9 +226,9 @@ def _entries_at(data: mmap.mmap, begin: int, end: int, count: int) -> int | None
 def _fits(
     entries: NDArray[np.void], data: mmap.mmap, shift: int, at: int, messages: tuple[int, int], count: int
 ) -> bool:
-    """Whether the entries may begin with the `at`-th stretch of an entry's size.
+    """Whether entries may begin at the `at`-th multiple of an entry's size.
 
-    `messages` is where those of the first and the last entry lie.
+    `messages` are the places of the first and the last entry's messages.
     """
     begin, end = messages
     slots, rest = divmod(at * entries.itemsize + shift - INDEX_HEADER.size, INDEX_SLOT.size)

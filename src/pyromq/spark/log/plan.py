@@ -1,7 +1,7 @@
-"""Which task of a scan reads which part of a store.
+"""Plans a scan: which task reads which part of a store.
 
-There are three ways to a message: along the log, by the entries of its queue, and by the index of its key. A part says
-where to look and which of the records that are found there are wanted, so a task needs to know nothing else.
+A message can be found in three ways: along the log, by its queue entry, and by the index. A part says
+where to look and which records are wanted, so a task needs nothing else.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from .files import LogFile
     from .queue_files import QueueFiles
 
-# A queue is worth its detour as long as its messages are less than half of what a walk would read.
+# Reading by queue pays as long as its messages are less than half of what a walk would read.
 _WORTH_A_DETOUR = 0.5
-# What little is wanted is still read by a few tasks, unless that is not worth what a task costs.
+# Even a small scan uses a few tasks, unless it is not worth the cost of a task.
 _FEW, _WORTH_A_TASK = 8, 16 << 20
-_PLACES = 10_000  # for a task
-_LEAST_SHARE = 1e-3  # of messages with a tag, when a sample has none
+_PLACES = 10_000  # worth a task
+_LEAST_SHARE = 1e-3  # share of messages with a tag, if a sample has none
 
 
 @dataclass(frozen=True)
 class LogPart(InputPartition):
-    """The wanted ones of the records that begin in a stretch of a file, by physical offsets."""
+    """The wanted records that begin in a stretch of a file, by physical offsets."""
 
     file: LogFile
     start: int
@@ -50,7 +50,7 @@ class LogPart(InputPartition):
 
 @dataclass(frozen=True)
 class QueuePart(InputPartition):
-    """The wanted messages of queues that lie in a stretch of the log, which these files are."""
+    """The wanted messages of queues within a stretch of the log, which these files cover."""
 
     queues: tuple[QueueSlice, ...]
     files: tuple[LogFile, ...]
@@ -61,7 +61,7 @@ class QueuePart(InputPartition):
 
 @dataclass(frozen=True)
 class PlacesPart(InputPartition):
-    """The wanted ones of the records that may begin at these physical offsets."""
+    """The wanted records among those that may begin at these physical offsets."""
 
     files: tuple[LogFile, ...]
     places: tuple[int, ...]
@@ -72,7 +72,7 @@ Part: TypeAlias = LogPart | QueuePart | PlacesPart
 
 
 def plan(options: LogOptions, filters: LogFilters | None = None) -> list[Part]:
-    """The tasks of a scan. Takes a look at the files; what is stored from now on is not part of the scan."""
+    """The tasks of a scan. Looks at the files; messages stored from now on are not part of the scan."""
     filters = filters or LogFilters()
     filters = filters.within(options.starting_physical_offset, options.ending_physical_offset)
     selection = filters.selection(options)
@@ -96,7 +96,7 @@ def plan(options: LogOptions, filters: LogFilters | None = None) -> list[Part]:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is to be read: records that begin from `start` on and before `end`, all of which lie in `files`."""
+    """What to read: records that begin from `start` on and before `end`, all in `files`."""
 
     root: Path
     options: LogOptions
@@ -129,7 +129,7 @@ class _Plan:
     def _log_parts(self, start: int, end: int) -> Iterable[LogPart]:
         for file in self._files(start, end):
             low, high = max(file.start, start), min(file.end, end)
-            # What "the rest of the file" is must not depend on how it was cut.
+            # "The rest of the file" must not depend on how the scan was split.
             size = high - low if self.options.on_corrupt == "stop" else self.options.partition_bytes
             for begin, stop in pairwise(_even_cuts(low, high, size)):
                 yield LogPart(file, begin, stop, self.selection)
@@ -143,7 +143,7 @@ class _Plan:
     # By queues
 
     def _queues_tell_all(self) -> bool:
-        """Whether each wanted topic has queues that can be read. One without any may have lost them.
+        """Whether each wanted topic has readable queues. One without any may have lost them.
 
         Queues of undivided batches, of 5.x, cannot.
         """
@@ -155,12 +155,12 @@ class _Plan:
         return wanted <= known and not wanted & batches
 
     def _queued_end(self) -> int:
-        """Records in front of this place have entries in the files of their queues; later ones may not yet."""
+        """Records before this place have entries in their queue files; later ones may not yet."""
         until = queues_written_until(self.root)
         return self.end if until is None else max(self.start, first_since(self.files, until, self.end))
 
     def _slices(self, queued: int) -> Iterable[tuple[QueueSlice, float]]:
-        """The wanted messages of each queue, with the bytes that they take, estimated."""
+        """The wanted messages of each queue, with their estimated bytes."""
         selection = self.selection
         for queue in queues_of(self.root, selection.topics):
             if selection.queue_ids is not None and queue.queue_id not in selection.queue_ids:
@@ -175,7 +175,7 @@ class _Plan:
                 yield QueueSlice(queue, first, end), (end - first) * self._mean_size(queue, end)
 
     def _mean_size(self, queue: QueueFiles, end: int) -> float:
-        """Bytes to be read for a message of the queue, which may be wanted or not."""
+        """Mean bytes per message of the queue, wanted or not."""
         found = queue.sample(end)
         if not len(found):
             return 0.0
@@ -183,7 +183,7 @@ class _Plan:
         return float(found["size"].mean()) * max(float(has_tag.mean()), _LEAST_SHARE)
 
     def _queue_parts(self, slices: Sequence[tuple[QueueSlice, float]], queued: int) -> Iterable[QueuePart]:
-        """Each a stretch of the log for all queues together, so that every page of it is visited once."""
+        """One part per stretch of the log, for all queues together, so that every page is read once."""
         total = sum(size for _, size in slices)
         size = min(self.options.partition_bytes, max(total / _FEW, _WORTH_A_TASK))
         for start, end in pairwise([self.start, *self._cuts(slices, size), queued]):
@@ -192,7 +192,7 @@ class _Plan:
                 yield QueuePart(queues, tuple(self._files(start, end)), start, end, self.selection)
 
     def _cuts(self, slices: Sequence[tuple[QueueSlice, float]], size: float) -> list[int]:
-        """Where to cut the log so that about `size` bytes of wanted messages lie in each piece of it."""
+        """Where to cut the log so that each piece has about `size` bytes of wanted messages."""
         samples = []
         for (queue, first, end), bytes_ in slices:
             steps = min(end - first, max(1, -(-int(2 * bytes_) // max(1, int(size)))))
@@ -213,11 +213,11 @@ class _Plan:
     # By the index
 
     def _by_index(self) -> list[Part] | None:
-        """Parts for keys or ids that a filter names; None if the index does not tell where they are."""
+        """Parts for keys or ids that a filter names; None if the index cannot find them."""
         filters, selection = self.filters, self.selection
         if filters.keys is None and filters.msg_ids is None:
             return None
-        if selection.internal:  # what was rolled back is not indexed
+        if selection.internal:  # rolled-back messages are not indexed
             return None
         topics = selection.topics or {topic for topic, _, _ in queue_folders(self.root)}
         wanted = IndexedKeys(topics, filters.keys, filters.msg_ids)
@@ -239,7 +239,7 @@ def _even_cuts(low: int, high: int, size: int) -> list[int]:
 
 
 def _in_time(files: list[LogFile], selection: Selection) -> list[LogFile]:
-    """Without files that hold only older or only younger records: store times ascend along the log."""
+    """The files without those that hold only older or only newer records: store times ascend along the log."""
     since, until = selection.since, selection.until
     if since is None and until is None:
         return files

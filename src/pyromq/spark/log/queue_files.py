@@ -1,4 +1,4 @@
-"""Consume queues, read without a store: arrays of entries that say where messages lie in the log."""
+"""Reads consume queues without a store: arrays of entries that say where messages lie in the log."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _SAMPLE = 1000
 
 
 class QueueFiles(NamedTuple):
-    """The files of one queue, each with the byte of the queue that it begins with and its length."""
+    """The files of one queue, each with its position in the queue and its length."""
 
     topic: str
     queue_id: int
     files: tuple[tuple[int, str, int], ...]
 
     def end(self) -> int:
-        """The offset behind the last message: what is written is a beginning of the last file."""
+        """The offset after the last message: the last file is written from its beginning."""
         for start, path, length in reversed(self.files):
             count = length // ENTRY.size
 
@@ -56,7 +56,7 @@ class QueueFiles(NamedTuple):
         return self.files[0][0] // ENTRY.size if self.files else 0
 
     def entries(self, first: int, end: int) -> NDArray[np.void]:
-        """Entries of the messages from `first` on, before `end`. OSError if a file is not there any more."""
+        """Entries of the messages from `first` on, before `end`. OSError if a file no longer exists."""
         parts = []
         for start, path, length in self.files:
             begin = max(first * ENTRY.size - start, 0)
@@ -66,7 +66,7 @@ class QueueFiles(NamedTuple):
         return np.frombuffer(b"".join(parts), _ENTRY_TYPE)
 
     def search(self, physical: int, first: int, end: int) -> int:
-        """The first message from `first` on and before `end` that lies at or behind a physical offset: they ascend."""
+        """The first message from `first` on, before `end`, at or after a physical offset: these ascend."""
 
         def is_behind(index: int) -> bool:
             found = self.entries(index, index + 1)
@@ -75,7 +75,7 @@ class QueueFiles(NamedTuple):
         return bisect.bisect_left(range(first, end), True, key=is_behind) + first
 
     def sample(self, end: int) -> NDArray[np.void]:
-        """Some entries in front of `end`, to estimate the others by."""
+        """Some entries before `end`, to estimate the others."""
         return real(self.entries(max(self.first, end - _SAMPLE), end))
 
 
@@ -87,12 +87,12 @@ class QueueSlice(NamedTuple):
     end: int
 
     def between(self, start: int, end: int) -> QueueSlice:
-        """Those of them that lie in this stretch of the log."""
+        """The messages within this stretch of the log."""
         first = self.queue.search(start, self.first, self.end)
         return QueueSlice(self.queue, first, self.queue.search(end, first, self.end))
 
     def near(self, start: int, end: int) -> QueueSlice:
-        """At least those that lie in this stretch of the log, without files that have none: for a task to carry."""
+        """At least the messages within this stretch of the log, without other files: less for a task to carry."""
         queue = self.queue
         if len(queue.files) == 1:
             return self
@@ -112,7 +112,7 @@ class QueueSlice(NamedTuple):
 
 
 def queues_of(root: Path, topics: Iterable[str] | None) -> Iterator[QueueFiles]:
-    """The queues of these topics, of all if None."""
+    """The queues of these topics, all topics if None."""
     wanted = None if topics is None else {*topics}
     for topic, queue_id, folder in queue_folders(root, CONSUME_QUEUE):
         if wanted is None or topic in wanted:
@@ -127,23 +127,23 @@ def queues_of(root: Path, topics: Iterable[str] | None) -> Iterator[QueueFiles]:
 
 
 def real(entries: NDArray[np.void]) -> NDArray[np.void]:
-    """Without the fillers that stand for messages that are not in the queue."""
+    """Entries without fillers."""
     sizes = entries["size"]
     found: NDArray[np.void] = entries[(sizes > 0) & (sizes != PRE_BLANK_SIZE) & (entries["physical_offset"] >= 0)]
     return found
 
 
 def tag_codes(topic: str, tags: Iterable[str] | None) -> NDArray[np.int64] | None:
-    """What entries of messages with one of these tags have; None if entries cannot tell."""
+    """The tags codes of messages with one of these tags; None if entries cannot tell."""
     if tags is None or topic in TIMED_TOPICS:
         return None
     tags = sorted(tags)
-    # What stands for bytes that are no text was hashed by whoever wrote it, who may have seen more or fewer of them.
+    # Replacement characters for invalid bytes were hashed by the writer, which may have seen a different number.
     return None if any("\ufffd" in tag for tag in tags) else np.array([tags_code(tag) for tag in tags], np.int64)
 
 
 def may_have_tag(entries: NDArray[np.void], codes: NDArray[np.int64] | None) -> NDArray[np.bool_]:
-    """Which entries have one of these codes, or an address in the place of theirs."""
+    """Which entries have one of these codes, or an address instead."""
     if codes is None:
         return np.ones(len(entries), np.bool_)
     own = entries["tags_code"].astype(np.int64)

@@ -1,6 +1,6 @@
-"""One part of a store to Arrow batches: what a task of a scan does.
+"""Reads one part of a store into Arrow batches: what a task of a scan does.
 
-A file is mapped, not read, and the pages of a batch are let go with it: a task holds one batch, whatever the size of
+A file is mapped, not read, and the pages of a batch are released with it: a task holds one batch, whatever the size of
 its part.
 """
 
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 def read(part: Part, options: LogOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of a part. Raises StoreError naming file and place for damage that may not be passed over."""
+    """The wanted rows of a part. Raises StoreError with file and place for damage that must not be skipped."""
     scan = _Scan(options, schema, part.selection)
     if isinstance(part, LogPart):
         return scan.log(part)
@@ -79,10 +79,10 @@ class _Scan:
             pos = found.end
 
     def queues(self, part: QueuePart) -> Iterator[pa.RecordBatch]:
-        """Messages in the order of the log, which is also that of each queue; only those that have an entry."""
+        """Messages in log order, which is also that of each queue; only those with an entry."""
         places = np.concatenate([self._places(each, part) for each in part.queues])
-        places.sort(kind="stable")  # which merges what is in order already
-        # An entry that was left behind may point to a message of another queue, which has an entry of its own.
+        places.sort(kind="stable")  # sorting merges what is already in order
+        # A stale entry may point to a message of another queue, which has its own entry.
         places = places[np.diff(places, prepend=-1) > 0]
         for file in part.files:
             low, high = np.searchsorted(places, (file.start, file.end))
@@ -90,7 +90,7 @@ class _Scan:
                 yield from self._messages(file, places[low:high])
 
     def _places(self, each: QueueSlice, part: QueuePart) -> Int64s:
-        """Where the messages of a queue lie, without those whose tag has another hash."""
+        """Where the messages of a queue lie, without those with another tags code."""
         try:
             queue, first, end = each.between(part.start, part.end)
             entries = real(queue.entries(first, end))
@@ -103,7 +103,7 @@ class _Scan:
         return found
 
     def places(self, part: PlacesPart) -> Iterator[pa.RecordBatch]:
-        """Messages at places that somebody named, who may be wrong about that."""
+        """Messages at given places, which may be wrong."""
         for file in part.files:
             places = [place for place in part.places if file.start <= place < file.end]
             data = self._map(file) if places else None
@@ -123,7 +123,7 @@ class _Scan:
             try:
                 found = self._decode(data, file, positions=positions[:MAX_ROWS])
             except CorruptRecord as exc:
-                # Here nothing depends on the record before: whatever is set, only this one is left out.
+                # Nothing depends on the previous record here: whatever is set, only this one is skipped.
                 self._report(file, exc, "passed over")
                 positions = positions[1:]
                 continue
@@ -170,7 +170,7 @@ class _Scan:
         except FileNotFoundError:
             self._lost(file.path)
             return None
-        with contextlib.suppress(OSError, AttributeError):  # advice, which not every system takes
+        with contextlib.suppress(OSError, AttributeError):  # advice that not every system takes
             data.madvise(mmap.MADV_SEQUENTIAL)
         return data
 
@@ -181,14 +181,14 @@ class _Scan:
 
 
 def _behind(data: mmap.mmap, bad: int, origin: int) -> int | None:
-    """Where the next record begins behind a damaged one: at its end, if only its body is."""
+    """Where the next record begins after a damaged one: at its end, if only its body is damaged."""
     if is_record(data, bad, origin):
         return bad + record_size_at(data, bad)
     return next_record(data, bad + 1, origin)
 
 
 def _let_go(data: mmap.mmap, start: int, end: int) -> None:
-    """Give back the pages that were read, but for the last one, which the next batch begins in."""
+    """Release the pages read so far, except the last one, where the next batch begins."""
     start, end = (place // mmap.PAGESIZE * mmap.PAGESIZE for place in (start, end))
     if start < end:
         with contextlib.suppress(OSError, AttributeError):

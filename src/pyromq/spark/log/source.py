@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from ..push_filters import PushFilters
 from ..shipping import Shipped
 
-# Spark imports this module to learn the format: what reads is imported when something is read.
+# Spark imports this module to learn the format: import the readers only when needed.
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -59,7 +59,7 @@ class LogReader(Shipped, DataSourceReader):
         self.pushFilters = PushFilters(self)  # type: ignore[method-assign]  # on purpose
 
     def push(self, filters: list[Filter]) -> Sequence[Filter]:
-        """Take filters over; gives those that Spark has to apply."""
+        """Take over filters; returns those that Spark must apply."""
         from .filters import push
 
         self._filters, handed_back = push(filters, self._options)
@@ -75,6 +75,6 @@ class LogReader(Shipped, DataSourceReader):
         from .plan import LogPart, PlacesPart, QueuePart
         from .reader import read
 
-        # Spark reads one empty partition when there is none.
+        # Spark reads one empty partition if there is none.
         is_ours = isinstance(partition, LogPart | QueuePart | PlacesPart)
         return read(partition, self._options, self._schema) if is_ours else iter(())

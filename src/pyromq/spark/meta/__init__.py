@@ -1,1 +1,1 @@
-"""Spark format `rocketmq_meta`: what a cluster knows of itself, as small tables."""
+"""Spark format `rocketmq_meta`: a cluster's metadata as small tables."""

@@ -1,6 +1,6 @@
-"""The tables of `rocketmq_meta` for our own helpers: asked from here, or by a Spark Connect server.
+"""Rows of `rocketmq_meta` tables for our own helpers: asked from here, or by a Spark Connect server.
 
-Whoever uses Spark Connect reaches the server, and often nothing behind it. So there the server asks.
+A Spark Connect client reaches the server, and often nothing behind it. So the server asks.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _KINDS = (known.SourceOptions, known.SinkOptions)
 
 
 def rows_of(spark: SparkSession | None, table: str, given: Mapping[str, str], topic: str | None = None) -> list[Row]:
-    """All rows of a table, or those of one topic. `given` are options of a connection, maybe others among them.
+    """All rows of a table, or those of one topic. `given` are connection options, possibly mixed with others.
 
-    Raises PyroMQError if the name servers do not answer, or do not know the topic.
+    Raises PyroMQError if the name servers do not answer or do not know the topic.
     """
     connection = known.parse(known.ConnectionOptions, given, others=_KINDS)
     if spark is not None and is_connect(spark):
@@ -40,7 +40,7 @@ def rows_of(spark: SparkSession | None, table: str, given: Mapping[str, str], to
 
 
 def user_topics(spark: SparkSession, given: Mapping[str, str]) -> list[str]:
-    """The topics that people made, sorted."""
+    """The users' topics, sorted."""
     if is_connect(spark):
         return sorted({row["topic"] for row in rows_of(spark, "topics", given) if row["kind"] == "user"})
     with Link(known.parse(known.ConnectionOptions, given, others=_KINDS)) as link:
@@ -64,5 +64,5 @@ def _by_the_server(spark: SparkSession, table: str, given: Mapping[str, str], to
 
 
 def _aware(value: object) -> object:
-    """Spark gives times in the zone of this machine, and without saying so."""
+    """The time with its zone: Spark returns naive times in the zone of this machine."""
     return value.astimezone(UTC) if isinstance(value, datetime) else value

@@ -11,14 +11,14 @@ from ..options import ConnectionOptions
 
 
 def table_name(value: str) -> str:
-    from .tables import table  # pyarrow and pyspark are not needed to look at other options
+    from .tables import table  # other options work without pyarrow and pyspark
 
     return table(value).name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaOptions(ConnectionOptions):
-    """Options of a look at a cluster."""
+    """Options of `rocketmq_meta`."""
 
     table: str = opt("table", table_name, "", "Table to read: topics, queues, groups or brokers.")
     topics: tuple[str, ...] = opt(

@@ -1,6 +1,6 @@
-"""What the tables of `rocketmq_meta` are filled with: questions to name servers and to every broker at once.
+"""Fills the tables of `rocketmq_meta`: asks name servers, and all brokers at once.
 
-A broker that does not answer costs its own figures and nobody else's. Name servers that do not answer are an error:
+If a broker does not answer, only its own figures are missing. Name servers that do not answer are an error:
 without them nothing is known at all.
 """
 
@@ -30,7 +30,7 @@ Row: TypeAlias = dict[str, Any]
 
 
 class MetaRows:
-    """Asks one cluster. All names in the rows are the user's: those of other namespaces are left out."""
+    """Asks one cluster. Rows have the user's names; other namespaces are left out."""
 
     def __init__(self, link: Link, topics: tuple[str, ...] = (), groups: tuple[str, ...] = ()) -> None:
         self._link = link
@@ -99,7 +99,7 @@ class MetaRows:
     async def _topics_by_route(
         self, failures: dict[str, PyroMQError], info: ClusterInfo, system: frozenset[str]
     ) -> list[Row]:
-        """Topics of brokers that do not answer, as far as name servers know them."""
+        """Topics of brokers that do not answer, as name servers know them."""
         routes = await self._routes(await self._admin.topics.names())
         return [
             self._topic_row(topic, name, system, info, data.broker_name)
@@ -125,7 +125,7 @@ class MetaRows:
         }
 
     async def user_topics(self) -> list[str]:
-        """The topics that people made, as they call them."""
+        """The users' topics, without namespace."""
         async with self._admin:
             system = await self._system_topics()
             names = await self._admin.topics.names()
@@ -172,7 +172,7 @@ class MetaRows:
         found = {queue.queue_id: ends for queue, ends in table.items() if queue.queue_id < count}
         for number in range(count):
             if number not in found:
-                # Queues that are no more written to are not in the answer. When they last were is not told.
+                # Queues no longer written to are not in the answer; their last store time is unknown.
                 queue = MessageQueue(topic=name, broker_name=broker, queue_id=number)
                 found[number] = TopicOffset(
                     min_offset=await calls.min_offset(address, queue), max_offset=await calls.max_offset(address, queue)
@@ -196,7 +196,7 @@ class MetaRows:
         return sorted(rows, key=lambda row: tuple(str(row.get(name, "")) for name in ("group", "topic", "brokerName")))
 
     async def _groups_at(self, address: str) -> tuple[list[Row], set[str]]:
-        """The progress of groups on one broker, and all groups that it knows."""
+        """The progress of groups on one broker, and all groups it knows."""
         if self._groups:
             wire = [self._link.namespace.wrap(group) for group in self._groups]
             stats = [(group, await self._admin.groups.stats_at(address, group)) for group in wire]
@@ -220,7 +220,7 @@ class MetaRows:
                 topic = self._for_user(queue.topic)
                 if group is None or topic is None or is_system_group(name) or not self._is_wanted(topic):
                     continue
-                # Nothing was ever consumed where the offset is negative, so there is no distance from it either.
+                # A negative offset means that nothing was ever consumed, so there is no lag either.
                 is_known = offsets.consumer_offset >= 0
                 rows.append(
                     {
@@ -239,7 +239,7 @@ class MetaRows:
     # Inside
 
     def _readable(self, brokers: Iterable[BrokerData]) -> dict[str, str]:
-        """Of each broker, by name, an address to ask: its master's, or a slave's where that is gone."""
+        """An address to ask for each broker, by name: its master's, or a slave's if the master is gone."""
         return {
             data.broker_name: self._link.reached_at(data.broker_addrs[min(data.broker_addrs)])
             for data in sorted(brokers, key=lambda data: data.broker_name)
@@ -247,7 +247,7 @@ class MetaRows:
         }
 
     async def _routes(self, names: Iterable[str]) -> dict[str, TopicRouteData]:
-        """Where topics are. One that was deleted meanwhile is left out."""
+        """The routes of topics. Topics deleted meanwhile are left out."""
         answers = await fan_out(names, self._admin.topics.route)
         for error in answers.failures.values():
             if not isinstance(error, TopicNotFound):
@@ -258,11 +258,11 @@ class MetaRows:
         try:
             return frozenset(await self._admin.topics.system())
         except PyroMQError:
-            # A broker is asked for some of them, and it may be the one that is away. The usual ones are known here.
+            # A broker is asked for some of them, and it may be unreachable. The usual ones are known here.
             return frozenset()
 
     def _for_user(self, name: str) -> str | None:
-        """The name without its namespace; None for one of another tenant."""
+        """The name without its namespace; None if it is in another namespace."""
         namespace = self._link.namespace
         topic = namespace.unwrap(name)
         return None if namespace.name and topic == name else topic
@@ -280,7 +280,7 @@ def _kind(name: str, system: frozenset[str]) -> str:
 
 
 def _ends_of(ends: TopicOffset) -> Row:
-    # A queue that nobody ever wrote to has -1 on some brokers.
+    # An unused queue has -1 on some brokers.
     minimum, maximum = max(0, ends.min_offset), max(0, ends.max_offset)
     return {
         "minOffset": minimum,
@@ -291,7 +291,7 @@ def _ends_of(ends: TopicOffset) -> Row:
 
 
 def _figures(runtime: dict[str, str]) -> Row:
-    """What a broker tells of itself, as numbers; null for what it does not tell, or not as a number."""
+    """A broker's runtime info as numbers; null for what is missing or not a number."""
     begin, end = _number(runtime.get("commitLogMinOffset")), _number(runtime.get("commitLogMaxOffset"))
     started, oldest = _number(runtime.get("bootTimestamp")), _number(runtime.get("earliestMessageTimeStamp"))
     out = runtime.get("getTransferredTps") or runtime.get("getTransferedTps")
@@ -307,11 +307,11 @@ def _figures(runtime: dict[str, str]) -> Row:
 
 
 def _number(text: str | None) -> float | None:
-    """The first of the numbers in `text`: rates come for ten seconds, a minute and ten of them."""
+    """The first number in `text`: rates come for ten seconds, a minute and ten minutes."""
     words = (text or "").split()
     try:
         value = float(words[0]) if words else None
     except ValueError:
         return None
-    # Neither "NaN" nor a number that no field could hold is a figure.
+    # "NaN" and numbers too large for the column are not figures.
     return value if value is not None and abs(value) < 2**62 else None

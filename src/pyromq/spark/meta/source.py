@@ -1,8 +1,8 @@
-"""Spark format `rocketmq_meta`: what a cluster knows of itself, as small tables.
+"""Spark format `rocketmq_meta`: a cluster's metadata as small tables.
 
     spark.read.format("rocketmq_meta").option("namesrv", "host:9876").option("table", "groups").load()
 
-Asked when the query runs, by one task. The tables and their columns are in `meta_tables.py`.
+One task asks the cluster when the query runs. The tables and their columns are in `tables.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from ..shipping import Shipped
 
-# Spark imports this module to learn the format: what reads is imported when something is read.
+# Spark imports this module to learn the format: import the readers only when needed.
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -52,7 +52,7 @@ class MetaDataSource(Shipped, DataSource):
 
 
 class MetaReader(Shipped, DataSourceReader):
-    """Reads a table in one task: it is small. Planning asks nobody, so the figures are of when the query runs."""
+    """Reads a table in one task: it is small. Planning asks no server, so the figures are those of the query's run."""
 
     def __init__(self, options: MetaOptions, schema: pa.Schema) -> None:
         self._options = options

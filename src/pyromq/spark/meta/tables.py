@@ -1,7 +1,7 @@
-"""The tables of `rocketmq_meta`: which there are, and their columns.
+"""The tables of `rocketmq_meta` and their columns.
 
-Where a broker did not answer, its rows are there all the same: what it would have said is null, and `error` says why
-it is. A zero is always one that a broker said.
+If a broker did not answer, its rows are there all the same: its figures are null, and `error` says
+why. A zero always comes from a broker.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MetaTable:
         return spark.StructType([spark.StructField(name, _KINDS[kind][0]) for name, kind in self.columns.items()])
 
     def arrow_schema(self, wanted: spark.StructType) -> pa.Schema:
-        """What Spark expects for `wanted`, which a user may have written. ConfigError for what is not in the table."""
+        """What Spark expects for `wanted`, which a user may have written. ConfigError for unknown columns."""
         known = {name.lower(): name for name in self.columns}
         fields = []
         for field in wanted.fields:
@@ -129,7 +129,7 @@ TABLES = {
 
 
 def table(name: str) -> MetaTable:
-    """The table of that name. ConfigError proposes the nearest."""
+    """The table with this name. ConfigError suggests the nearest."""
     found = TABLES.get(name.lower())
     if found is None:
         raise ConfigError(f"there is no table {name!r}; {_nearest(name, TABLES)}")

@@ -1,1 +1,1 @@
-"""Sessions: made ready for our formats, diagnosed, and given programs to run."""
+"""Spark sessions: enabling our formats, diagnosis, and running programs."""

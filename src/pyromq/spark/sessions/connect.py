@@ -1,7 +1,7 @@
-"""Spark Connect: sessions whose driver is a server elsewhere, and has a Python of its own.
+"""Spark Connect: checks for sessions whose driver is a remote server with its own Python.
 
-Formats, streams and sinks are the server's business and work as they do with any driver. What is here says early and in
-a sentence what would otherwise be said late: that nobody answers, or that the server's Python lacks the package.
+Formats, streams and sinks run on the server as with any driver. The checks here say early and in
+one sentence what would otherwise show late: that no server answers, or that its Python lacks the package.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-_PORT = 15002  # of a server that says nothing else
+_PORT = 15002  # the error of a server that gives no reason
 _PATIENCE = 10.0
 _MISSING = re.compile(r"No module named '([^']+)'")
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session talks to a Connect server. Its class tells, and needs no gRPC to be imported."""
+    """Whether a session talks to a Connect server. Judged by its class, without importing gRPC."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def check_reachable(remote: str) -> None:
-    """Raise ConfigError if nobody listens at `sc://host:port`.
+    """Raise ConfigError if no server listens at `sc://host:port`.
 
-    PySpark would go on trying for ten minutes without a word.
+    PySpark would keep trying for ten minutes without a word.
     """
     try:
         url = urlsplit(remote)
         host, port = url.hostname, url.port or _PORT
     except ValueError:
-        return  # PySpark says what is wrong with it
+        return  # PySpark reports what is wrong with it
     if url.scheme != "sc" or not host or any(os.environ.get(f"{kind}_proxy") for kind in ("grpc", "https", "http")):
         return
     try:
@@ -47,15 +47,15 @@ def check_reachable(remote: str) -> None:
 
 
 def check_package(spark: SparkSession, *, by_value: bool) -> None:
-    """Raise ConfigError if the server cannot open the formats that were registered with it.
+    """Raise ConfigError if the server cannot load the formats registered with it.
 
-    It opens them when they are used, and then complains with the stacks of two languages.
+    It loads them on first use, and then fails with stack traces in two languages.
     """
     from pyspark.errors import PySparkException
 
     try:
-        # Asks neither a task nor a name server. Not for the schema alone: Spark 4.3 keeps what Python counted while a
-        # plan was looked at for the next command, and a listener that is added by that one is dropped.
+        # Needs neither a task nor a name server. Not just the schema: Spark 4.3 keeps what Python counted while a
+        # plan was analysed for the next command, and drops a listener that this command adds.
         spark.read.format("rocketmq_meta").options(namesrv="127.0.0.1:9876", table="topics").load().limit(0).collect()
     except PySparkException as exc:
         said = lacking(exc)
@@ -67,9 +67,9 @@ def check_package(spark: SparkSession, *, by_value: bool) -> None:
 
 
 def lacking(error: PySparkException) -> str | None:
-    """What the server's Python lacks, if that is why it failed."""
+    """The module that the server's Python lacks, if that is why it failed."""
     if error.getCondition() == "DATA_SOURCE_NOT_FOUND" or "[DATA_SOURCE_NOT_FOUND]" in str(error):
-        module = "pyromq"  # of which no format was found
+        module = "pyromq"  # no format of it was found
     elif found := _MISSING.search(str(error)):
         module = found[1]
     else:

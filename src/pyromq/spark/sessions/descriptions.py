@@ -1,4 +1,4 @@
-"""What there is to know of one topic, for a person to read."""
+"""Describes one topic for people to read."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _KINDS = (known.SourceOptions, known.SinkOptions)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TopicDescription:
-    """A topic as of now. `queues` and `groups` are rows of the tables of `rocketmq_meta` with these names.
+    """A topic's current state. `queues` and `groups` are rows of the `rocketmq_meta` tables of these names.
 
-    `options` are those of the view or table that the topic was found by, without secrets.
+    `options` are those of the view or table that names the topic, without secrets.
     """
 
     topic: str
@@ -36,12 +36,12 @@ class TopicDescription:
 
     @property
     def messages(self) -> int | None:
-        """How many there are; None if a broker did not tell."""
+        """The number of messages; None if a broker did not answer."""
         counts = [row.get("messages") for row in self.queues]
         return None if None in counts else sum(count for count in counts if count is not None)
 
     def lag(self, group: str) -> int | None:
-        """How far a group is behind in this topic; None if it has no offset here, or a broker did not tell."""
+        """The lag of a group in this topic; None if it has no offset here, or a broker did not answer."""
         behind = [row["lag"] for row in self.groups if row["group"] == group and row.get("queueId") is not None]
         return None if not behind or None in behind else sum(behind)
 
@@ -84,7 +84,7 @@ def describe(where: SparkSession | str, topic: str, **options: object) -> TopicD
 
 
 def _options_of_table(spark: SparkSession, name: str) -> dict[str, str]:
-    """The options of a view or table of ours, which Spark itself does not show; none if there is no such table."""
+    """The options of a PyroMQ view or table, which Spark itself does not show; empty if there is no such table."""
     quoted = name if "`" in name or "." in name else f"`{name}`"
     if not spark.catalog.tableExists(quoted):
         return {}

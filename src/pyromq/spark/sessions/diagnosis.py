@@ -1,6 +1,6 @@
-"""Whether a Spark can work with a cluster: looked at from the driver and from every executor.
+"""Diagnoses whether Spark can work with a cluster, from the driver and from every executor.
 
-With Spark Connect the driver is the server, which is looked at too; the client needs to reach nothing else.
+With Spark Connect the driver is the server, which is checked, too; the client need not reach anything else.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# What a task of ours imports, with the least version where one matters.
+# What our tasks import, with the minimum version where it matters.
 MODULES = {"pyromq": None, "pyarrow": (18,), "numpy": (2,), "msgspec": None, "lz4": None, "zstandard": None}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one Python process of Spark said. `modules` has the versions, None for what cannot be imported."""
+    """What one of Spark's Python processes reported. `modules` has versions, None for what cannot be imported."""
 
     name: str  # driver or executor; with Spark Connect client, server or executor
     host: str
@@ -115,7 +115,7 @@ def _here(name: str, unreachable: dict[str, str]) -> Place:
 def _brokers(
     spark: SparkSession, namesrv: str | None, options: dict[str, object], problems: list[str]
 ) -> tuple[list[str], dict[str, str]]:
-    """The addresses of all brokers, and those that whoever asked cannot reach."""
+    """The addresses of all brokers, and those that this process cannot reach."""
     try:
         given = {"namesrv": namesrv_of(spark, namesrv), **{key: str(value) for key, value in options.items()}}
         mapped = parse(ConnectionOptions, given).broker_address_map or {}

@@ -1,6 +1,6 @@
-"""A look from every Python that works for a Spark: executors, and with Spark Connect what plans on the server.
+"""Runs a check in every Python of a Spark: on executors and, with Spark Connect, on the server.
 
-What runs there is sent by its code and needs nothing but Python, so one without our package can say so.
+The check is sent as code and needs only Python, so it works where our package is missing.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
     Look = Callable[[Iterable[Any]], Iterator[dict[str, Any]]]
 
-_ROUNDS = 5  # of tasks, until every executor had one: Spark does not let anybody choose
-_PAUSE = 0.2  # seconds that a task stays, so that the next one goes elsewhere
+_ROUNDS = 5  # rounds of tasks, until every executor had one: Spark does not let us choose
+_PAUSE = 0.2  # seconds that a task waits, so that the next one goes elsewhere
 _CONNECT = 3.0
 _LOST_TASK = re.compile(r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \(([^)]+)\):? ?")
 _BELOW_A_STACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)")
 
 
 class TasksFailed(Exception):
-    """Not one task could be run, or one failed as often as Spark lets it. Says where and why, in a line."""
+    """No task could run, or one failed as often as Spark allows. Says where and why, in one line."""
 
 
 def visit_executors(context: SparkContext, modules: list[str], brokers: list[str]) -> tuple[list[dict[str, Any]], int]:
-    """What each executor says, and how many executors there are."""
+    """The report of each executor, and how many executors there are."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it ships none
     from pyspark.errors import PySparkException
 
@@ -52,16 +52,16 @@ def visit_executors(context: SparkContext, modules: list[str], brokers: list[str
 def visit_server(
     spark: SparkSession, modules: list[str], brokers: list[str]
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What the Python says that plans on a Connect server, and what each executor says that took a task.
+    """The report of a Connect server's Python, and of each executor that took a task.
 
-    A server does not tell how many executors it has, so rounds go on until one finds nobody new.
+    A server does not tell how many executors it has, so rounds continue until one finds no new executor.
     """
     from pyspark.errors import PySparkException
 
     found: dict[tuple[str, str], dict[str, Any]] = {}
     try:
         spark.dataSource.register(_looking_source(_look(modules, brokers)))
-        # What has no number of partitions given has as many as there are cores.
+        # Without a given number of partitions there are as many as cores.
         cores = spark.range(1 << 16).selectExpr("spark_partition_id() AS part").agg({"part": "max"}).collect()[0][0] + 1
         for _ in range(_ROUNDS):
             rows = spark.read.format("pyromq_visit").option("tasks", str(2 * cores)).load().collect()
@@ -77,9 +77,9 @@ def visit_server(
 
 
 def _looking_source(look: Look) -> type[DataSource]:
-    """A format whose rows are what was seen where it was planned and where it was read.
+    """A format whose rows are the reports from where it was planned and where it was read.
 
-    Made inside a function, as `_look` is.
+    Defined inside a function, like `_look`.
     """
     from pyspark.sql import datasource as api
 
@@ -114,7 +114,7 @@ def _looking_source(look: Look) -> type[DataSource]:
 
 
 def _executors(context: SparkContext) -> int:
-    # The driver is among them; in local mode it is the only one, and the executor.
+    # The driver is among them; in local mode it is the only one and also the executor.
     known = len(context._jsc.sc().statusTracker().getExecutorInfos())
     return max(1, known - 1)
 
@@ -124,7 +124,7 @@ def _place(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def _look(modules: list[str], brokers: list[str]) -> Look:
-    """What a task does. Made inside a function, so that it is sent by its code and not by its name."""
+    """The task. Defined inside a function, so that it is sent as code and not by name."""
     pause, patience = _PAUSE, _CONNECT
 
     def look(_rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
@@ -152,7 +152,7 @@ def _look(modules: list[str], brokers: list[str]) -> Look:
         time.sleep(pause)
         yield {
             "host": platform.node(),
-            # Of its own for every executor, which has no name that Python could ask for.
+            # Unique for every executor; Python cannot ask for its name.
             "folder": os.environ.get("SPARK_LOCAL_DIRS") or str(pathlib.Path.cwd()),
             "python": sys.executable,
             "python_version": platform.python_version(),
@@ -164,10 +164,10 @@ def _look(modules: list[str], brokers: list[str]) -> Look:
 
 
 def why(said: str) -> str:
-    """Of a failed job, in Spark's many lines, where it failed and the last words there."""
+    """Where a job failed and its last error, extracted from Spark's many lines."""
     place = _LOST_TASK.search(said)
     words = said[place.end() :] if place else said
-    # Of a Python error the line below its stack, of a Java one the line above.
+    # For a Python error the line below its stack, for a Java error the line above.
     python = _BELOW_A_STACK.search(words)
     reason = python[1] if python else words.strip().partition("\n")[0]
     return f"tasks fail on {place[1] if place else 'an executor'}: {reason.strip()[:300]}"

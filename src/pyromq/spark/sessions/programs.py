@@ -1,4 +1,4 @@
-"""Programs for a session: a file of Python or of SQL, and the streaming queries that it leaves running."""
+"""Runs programs in a session: a Python or SQL file, and the streaming queries it leaves running."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# The second is of an executor that has no class of ours to raise (`shipping`).
+# The second comes from an executor that lacks our classes (`shipping`).
 _OURS = re.compile(r"^(?:pyromq\.errors\.\w+: |RuntimeError: (?=.* which PyroMQ needs there))(.*)$", re.MULTILINE)
 
 
 class StatementFailed(PyroMQError):
-    """Spark refused a statement, or failed at it: `line` is where it begins in the file."""
+    """Spark refused a statement or failed to run it: `line` is where it begins in the file."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")
@@ -30,9 +30,9 @@ class StatementFailed(PyroMQError):
 
 
 def run_sql(spark: SparkSession, path: Path, values: Mapping[str, str], *, rows: int = 100) -> None:
-    """Run the statements of a file one after the other, and print what each gives, `rows` of it at most.
+    """Run the statements of a file in order, and print at most `rows` rows of each result.
 
-    `values` are what `:name` stands for, as strings. Raises StatementFailed at the first that fails.
+    `values` replace `:name`, as strings. Raises StatementFailed at the first failure.
     """
     from pyspark.errors import PySparkException
 
@@ -46,17 +46,17 @@ def run_sql(spark: SparkSession, path: Path, values: Mapping[str, str], *, rows:
 
 
 def our_words(said: str) -> str | None:
-    """What our code said inside an error of Spark's; None if it comes from elsewhere."""
+    """Our own message inside an error of Spark's; None if it comes from elsewhere."""
     found = _OURS.findall(said)
     return found[-1] if found else None
 
 
 def reason(said: str) -> str:
-    """What an error of Spark's comes to: of one that our code raised its own words, of another the first line."""
+    """The gist of an error of Spark's: our own message if our code raised it, else the first line."""
     if ours := our_words(said):
         return ours
     head, _, sql = said.strip().partition("\n")
-    # Where a statement cannot be parsed, Spark points at the place. A plan would only hide what is wrong.
+    # For a statement it cannot parse, Spark points at the place. A plan would only hide what is wrong.
     return f"{head}\n{sql}" if "== SQL" in sql else head.rstrip(";")
 
 
@@ -72,14 +72,14 @@ def run_python(path: Path, arguments: list[str], names: Mapping[str, object]) ->
 
 
 def wait_for_queries(spark: SparkSession) -> None:
-    """Wait until no streaming query runs any more. Raises what one of them ended with."""
+    """Wait until no streaming query runs any more. Raises the error of a failed one."""
     while spark.streams.active:
         spark.streams.awaitAnyTermination()
         spark.streams.resetTerminated()
 
 
 def named(arguments: list[str]) -> dict[str, str]:
-    """The arguments `name=value` of a file of SQL. Raises ConfigError for others."""
+    """The `name=value` arguments of an SQL file. Raises ConfigError for others."""
     pairs = [argument.partition("=") for argument in arguments]
     for name, equals, _ in pairs:
         if not equals or not name.isidentifier():

@@ -1,4 +1,4 @@
-"""A Spark session that knows our formats, wherever it came from."""
+"""Creates or prepares a Spark session that knows our formats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The name servers that a session's helpers ask when they are given none.
+# The default name servers of a session's helpers.
 NAMESRV = "spark.pyromq.namesrv"
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -43,7 +43,7 @@ def session(
     """See `pyromq.spark.session`."""
     if master is None:
         remote = remote or os.environ.get("SPARK_REMOTE")
-    # For remote="local[2]" PySpark starts a Connect server here, so that there is a Java to care for all the same.
+    # For remote="local[2]" PySpark starts a Connect server here, so Java is needed all the same.
     is_elsewhere = remote is not None and not remote.startswith("local")
     check_requirements(java=not is_elsewhere, connect=remote is not None)
     if remote is not None and is_elsewhere:
@@ -58,7 +58,7 @@ def session(
         if (remote or master).startswith("local"):
             # Tasks would otherwise run with whatever python3 is first on PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            # Nobody else takes part, so neither the name of this machine nor its network matters.
+            # Everything is on this machine, so neither its name nor its network matters.
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
         for key, value in _java_conf(dict(conf or {}), verbose).items():
             builder = builder.config(key, value)
@@ -68,7 +68,7 @@ def session(
     try:
         with warnings.catch_warnings():
             if remote is not None and not is_elsewhere:
-                # The server was started with them, and refuses to be told them once more.
+                # The server was started with them, and refuses to set them again.
                 warnings.filterwarnings("ignore", message="Failed to set spark")
             made = builder.getOrCreate()
     except PySparkException as exc:
@@ -91,7 +91,7 @@ def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = 
     if namesrv:
         spark.conf.set(NAMESRV, namesrv)
     if by_value:
-        # Before the formats are registered: each takes along what had been added by then.
+        # Before registering the formats: each ships what was added by then.
         spark.addArtifacts(str(package_zip()), pyfile=True)
     for source in (RocketMQDataSource, LogDataSource, MetaDataSource):
         spark.dataSource.register(source)
@@ -104,7 +104,7 @@ def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = 
 
 
 def namesrv_of(spark: SparkSession, given: str | None) -> str:
-    """The name servers to ask: those given, the session's, or the environment's. Raises ConfigError without any."""
+    """The name servers to ask: given ones, the session's, or the environment's. Raises ConfigError without any."""
     found = given or spark.conf.get(NAMESRV, "") or os.environ.get("NAMESRV_ADDR")
     if not found:
         raise ConfigError("no name server: give namesrv, here or to enable(), or set NAMESRV_ADDR")
@@ -112,7 +112,7 @@ def namesrv_of(spark: SparkSession, given: str | None) -> str:
 
 
 def check_requirements(*, java: bool = True, connect: bool = False) -> None:
-    """Raise ConfigError, with what to do about it, for what Spark needs and this machine has not."""
+    """Raise ConfigError, with advice, if this machine lacks something that Spark needs."""
     needed = {"pyspark": "spark", "pyarrow": "spark"}
     if connect:
         needed |= {"grpc": "connect", "grpc_status": "connect"}
@@ -126,7 +126,7 @@ def check_requirements(*, java: bool = True, connect: bool = False) -> None:
 
 
 def _hush() -> None:
-    """Keep PySpark from logging, as JSON with both stacks, every error that it raises as well."""
+    """Keep PySpark from also logging every error it raises, as JSON with both stack traces."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -136,6 +136,6 @@ def _hush() -> None:
 def _java_conf(given: dict[str, str], verbose: bool) -> dict[str, str]:
     options = given.get(_JAVA_OPTIONS, "")
     if not verbose and _QUIET.is_file():
-        # A file of ours, and not a log level: what Spark says before it has read its settings is most of the noise.
+        # A file, not a log level: most of the noise comes before Spark has read its settings.
         options = f"-Dlog4j2.configurationFile={_QUIET.as_uri()} {options}".strip()
     return {_JAVA_OPTIONS: options} if options else {}

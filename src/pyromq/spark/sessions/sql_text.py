@@ -1,4 +1,4 @@
-"""A file of SQL, cut into statements where Spark's grammar ends them."""
+"""Splits an SQL file into statements, as Spark's grammar does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What may hold a semicolon that ends nothing: strings and quoted names, with escapes or doubled quotes, and comments.
+# Where a semicolon does not end a statement: strings and quoted names, with escapes or doubled quotes, and comments.
 _TOKEN = re.compile(
     r"""
     '(?:[^'\\]|\\.|'')*'? | "(?:[^"\\]|\\.|"")*"? | `[^`]*`? | --[^\n]* | /\*.*?(?:\*/|\Z) | ; | \n
@@ -23,13 +23,13 @@ _SCRIPT = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*BEGIN\b", re.IGNORECASE | re.
 @dataclass(frozen=True, slots=True)
 class Statement:
     text: str
-    line: int  # where it begins, from 1
+    line: int  # line where it begins, from 1
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """The statements of a file, without their semicolons; comments alone are none.
+    """The statements of a file, without semicolons; comments alone do not count.
 
-    From a BEGIN on all is one: its parts end with semicolons of their own.
+    Everything from a BEGIN on is one statement: its parts have their own semicolons.
     """
     begin, line, lines = 0, 1, 1
     for token in _TOKEN.finditer(text):

@@ -1,4 +1,4 @@
-"""Topics as tables in a few words: one as a DataFrame, all of them as views."""
+"""Shortcuts to topics as tables: one as a DataFrame, all as views."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def register_topics(
             logger.warning("topic %s has no view: Spark cannot tell its name from that of topic %s", topic, other)
             continue
         pairs = ", ".join(f"{_quoted(key)} {_quoted(value)}" for key, value in {**given, "subscribe": topic}.items())
-        # A view of this kind, and not one of a DataFrame: INSERT INTO goes to the topic.
+        # This kind of view, not one of a DataFrame, lets INSERT INTO write to the topic.
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{topic}` USING rocketmq OPTIONS ({pairs})")
     return list(made.values())
 
@@ -61,7 +61,7 @@ def _options(spark: SparkSession, topic: str, namesrv: str | None, options: dict
 
 
 def _parallelism(spark: SparkSession) -> dict[str, str]:
-    """How many tasks can run at a time, which no reader can find out by itself."""
+    """How many tasks can run at a time, which a reader cannot find out itself."""
     from pyspark.errors import PySparkException
 
     try:

@@ -1,7 +1,7 @@
-"""The columns of a row to be sent: what each means, which types it may have, and what is passed over.
+"""The columns of rows to send: their meaning and types, and which columns are ignored.
 
-Held against the schema when a write is planned, so that a wrong column is told before anything is sent. What a broker
-or a read sets (offsets, ids, times, hosts) is passed over: rows of one topic can be written to another as they are.
+The schema is checked when a write is planned, so that a wrong column is reported before anything is sent. What a broker
+or a read sets (offsets, ids, times, hosts) is ignored: rows of one topic can be written to another unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TEXT = (spark.StringType,)
 _WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 
-# Name, the types that it may have, and how these are called in a refusal.
+# Name, allowed types, and how errors name these.
 _COLUMNS: dict[str, tuple[tuple[type[spark.DataType], ...], str]] = {
     "body": ((spark.StringType, spark.BinaryType), "binary or string"),
     "topic": (_TEXT, "string"),
@@ -41,20 +41,20 @@ _CANONICAL = {name.lower(): name for name in (*_COLUMNS, *COLUMNS)}
 _ONLY_TO_KEEP_QUEUES = ("queueId", "brokerName")
 _DELAYS = ("delayLevel", "deliverTimestamp")
 
-# A row in which one of these has a value is one that was read from a topic.
+# A row with a value in one of these was read from a topic.
 STORED = ("queueOffset", "physicalOffset", "msgId", "offsetMsgId", "storeTimestamp")
 
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Of each column that counts its place in a row, and the places of those that tell that a row was read."""
+    """The position of each used column in a row, and of those that show that a row was read."""
 
     places: dict[str, int]
     stored: tuple[int, ...]
 
 
 def sink_columns(schema: spark.StructType, options: SinkOptions) -> SinkColumns:
-    """What the columns of `schema` mean. Raises ConfigError for those that are missing, wrong, or mean nothing."""
+    """The meaning of the columns of `schema`. Raises ConfigError for missing, wrong or unknown ones."""
     found: dict[str, int] = {}
     for place, field in enumerate(schema.fields):
         name = _CANONICAL.get(field.name.lower())
@@ -92,7 +92,7 @@ def _check_type(name: str, kind: spark.DataType) -> None:
 
 
 def _check_effectively_once(places: dict[str, int]) -> None:
-    # A task keeps to one queue, where it can look what is there already. A delayed message is not there yet.
+    # A task keeps to one queue, where it can check what is there already. A delayed message is not there yet.
     if "shardingKey" in places:
         raise ConfigError(
             "guarantee=effectively-once sends all rows of a task to one queue, so a column shardingKey is not allowed"

@@ -1,11 +1,11 @@
-"""Who a message is that a task sends: the same in every attempt, so that a copy can be told from a new message.
+"""The identity of sent messages: the same in every attempt, so that a copy can be told from a new message.
 
     SPARK_TXN   query : batch : partition : sequence      a property of its own
     UNIQ_KEY    digest of query:batch:partition, 8 bytes | sequence, 2 bytes | 0, 4 bytes | sequence, 2 bytes
 
-The second is the id that consumers and tools show. It is as long as any other, and zero where others have the time, ms
-of the month: tools that look for an id begin at that time, and with 0 they find it all month. With a `dedupKey` its 12
-bytes are a digest of that instead, which holds whatever order the rows come in.
+The second is the id that consumers and tools show. It is as long as any other, and zero where others have the time (ms
+of the month): tools that look for an id begin at that time, and with 0 they find it all month. With a `dedupKey` its 12
+bytes are a digest of that instead, which does not depend on the order of rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SALT = b"dedupKey"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A task's part of a stream's batch, or of a job that was given a name: `query` is its `jobId`, `batch` 0."""
+    """A task's part of a stream's batch, or of a named job, where `query` is the `jobId` and `batch` is 0."""
 
     query: str
     batch: int
@@ -37,11 +37,11 @@ class Identity:
 
     @property
     def prefix(self) -> str:
-        """How the SPARK_TXN of each of its messages begins."""
+        """The beginning of the SPARK_TXN of each of its messages."""
         return f"{self.query}:{self.batch}:{self.partition}:"
 
     def batch_of(self, txn: str) -> int | None:
-        """The batch of a message of the same query and partition, by its SPARK_TXN; None if it is another's."""
+        """The batch of a message of the same query and partition, by its SPARK_TXN; None for any other message."""
         # A jobId may have colons.
         query, *rest = txn.rsplit(":", 3)
         if query != self.query or len(rest) != 3 or rest[1] != str(self.partition):
@@ -49,24 +49,24 @@ class Identity:
         return int(rest[0]) if rest[0].isascii() and rest[0].isdecimal() else None
 
     def uniq_keys(self) -> Callable[[int], str]:
-        """The ids of its messages by their sequence."""
+        """The ids of its messages by sequence."""
         digest = blake2b(self.prefix.encode(), digest_size=8).hexdigest().upper()
         return lambda sequence: f"{digest}{sequence >> 16 & 0xFFFF:04X}{_NO_TIME}{sequence & 0xFFFF:04X}"
 
 
 def key_of(dedup_key: str) -> str:
-    """The id of the message that `dedup_key` stands for, in whatever query, batch or partition it comes."""
+    """The id of the message with this `dedup_key`, in any query, batch or partition."""
     digest = blake2b(dedup_key.encode("utf-8", "replace"), digest_size=12, person=_SALT).hexdigest().upper()
     return f"{digest[:20]}{_NO_TIME}{digest[20:]}"
 
 
 def any_key(_sequence: int) -> str:
-    """The id of a message of a job without a name: new in every attempt."""
+    """The id of a message of an unnamed job: new in every attempt."""
     return make_uniq_key()
 
 
 def of_task(job_id: str | None, *, streams: bool) -> Identity | None:
-    """The identity of the task that runs here; None for a job without a name."""
+    """The identity of the task running here; None for an unnamed job."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -81,9 +81,9 @@ def of_task(job_id: str | None, *, streams: bool) -> Identity | None:
 
 
 def refuse_speculation() -> None:
-    """Raise ConfigError if a second attempt of this task may run beside it: each would miss what the other sends.
+    """Raise ConfigError if a second attempt of this task may run in parallel: each would miss what the other sends.
 
-    Spark hands the settings of a session on to its tasks, and only there a sink can see them.
+    Spark passes a session's settings to its tasks, and only there a sink can see them.
     """
     from pyspark import TaskContext
 

@@ -1,7 +1,7 @@
-"""Arrow batches to messages: what a sink makes of each row, or why there can be no message of it.
+"""Turns Arrow batches into messages: one per row, or the reason why a row cannot be sent.
 
-Values are taken from the columns as whole lists, and the properties of a message made as one text, as the client does:
-no object is made for a row but the one that is sent.
+Values are taken from the columns as whole lists, and a message's properties are made as one text, as the client does:
+the only object per row is the one that is sent.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from ..options import SinkOptions
     from .columns import SinkColumns
 
-BAD_ROW = "SPARK_BAD_ROW"  # of a dead letter: why
-BAD_ROW_TOPIC = "SPARK_BAD_ROW_TOPIC"  # where it should have gone
+BAD_ROW = "SPARK_BAD_ROW"  # in a dead letter: why
+BAD_ROW_TOPIC = "SPARK_BAD_ROW_TOPIC"  # its intended topic
 
-# Names that a user may not give; of a row that was read from a topic they are left behind.
+# Names that a user may not set; dropped from rows that were read from a topic.
 RESERVED = props.RESERVED | {SPARK_TXN}
 _NOT_COPIED = RESERVED | {
     props.TRANSACTION_ID,
@@ -44,11 +44,11 @@ _NOT_COPIED = RESERVED | {
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 _LEAST, _MOST = -(2**31), 2**31 - 1
 _SHOWN = 80  # characters of a value that an error quotes
-_DEAD_LETTER_BODY = 64 << 10  # bytes that are kept of a body which is too large
+_DEAD_LETTER_BODY = 64 << 10  # bytes kept of a body that is too large
 
 
 class OutRow(msgspec.Struct):
-    """A message to be sent. `properties` is the text of all of them; `number` counts the rows of a task."""
+    """A message to send. `properties` is the text of all of them; `number` counts the rows of a task."""
 
     number: int
     topic: str
@@ -57,7 +57,7 @@ class OutRow(msgspec.Struct):
     key: str
     flag: int = 0
     shard: str | None = None
-    queue: tuple[str | None, int] | None = None  # that it has to go to: broker, if given, and number
+    queue: tuple[str | None, int] | None = None  # required queue: broker, if given, and number
     is_delayed: bool = False
 
     def label(self) -> str:
@@ -67,7 +67,7 @@ class OutRow(msgspec.Struct):
 
 
 class BadRow(msgspec.Struct):
-    """A row that no message can be made of, or that brokers refuse, and what is needed to keep it elsewhere."""
+    """A row that cannot become a message or that brokers refuse, with what is needed to keep it elsewhere."""
 
     number: int
     reason: str
@@ -76,12 +76,12 @@ class BadRow(msgspec.Struct):
     keys: str | None = None
     tags: str | None = None
     properties: dict[str, str] = {}
-    other_key: str | None = None  # that names it if it has no keys
+    other_key: str | None = None  # names it if it has no keys
     is_refused: bool = False  # by a broker
 
     @classmethod
     def refused(cls, row: OutRow, reason: str) -> BadRow:
-        """A message that a broker does not take."""
+        """A message that a broker refused."""
         parsed = props.parse(row.properties)
         users = {name: value for name, value in parsed.items() if name not in RESERVED}
         keys, tags, shard = (parsed.get(name) for name in (props.KEYS, props.TAGS, props.SHARDING_KEY))
@@ -101,7 +101,7 @@ class BadRow(msgspec.Struct):
 
 
 class RowsOut:
-    """The messages of one task. Counts the rows: their numbers are part of who they are."""
+    """The messages of one task. Counts the rows: their numbers are part of their identity."""
 
     def __init__(
         self, columns: SinkColumns, options: SinkOptions, identity: Identity | None, namespace: str | None = None
@@ -111,14 +111,14 @@ class RowsOut:
         self._number = 0
         self._key_of = any_key if identity is None else identity.uniq_keys()
         wait = f"\x02{props.WAIT}\x01{'true' if options.wait_store else 'false'}"
-        # What all messages have in common, before and behind the number of the row.
+        # What all messages have in common, before and after the row number.
         self._head = wait if identity is None else f"{wait}\x02{SPARK_TXN}\x01{identity.prefix}"
         self._is_numbered = identity is not None
         self._tail = f"\x02{props.INSTANCE_ID}\x01{namespace}" if namespace else ""
         self._good_topics: set[str] = set()
 
     def of(self, batch: pa.RecordBatch) -> Iterator[OutRow | BadRow]:
-        """One after the other, in the order of the rows."""
+        """The messages of a batch, in the order of its rows."""
         if self._number + batch.num_rows > MAX_SEQUENCE:
             raise InvalidMessage(f"a task cannot send more than {MAX_SEQUENCE} rows: their ids would repeat")
         for values in zip(*self._values(batch), strict=False):
@@ -131,7 +131,7 @@ class RowsOut:
                 yield BadRow(number, str(exc), topic, body, keys, tags, _fit(own), dedup_key or shard)
 
     def dead_letter(self, bad: BadRow, topic: str) -> OutRow:
-        """The message that keeps a bad row: as much of it as can be sent, and the reason."""
+        """The dead letter of a bad row: as much of it as can be sent, and the reason."""
         most = self._options.max_message_bytes
         body = bad.body or bad.reason.encode()
         if bad.is_refused or len(body) > most:
@@ -175,7 +175,7 @@ class RowsOut:
         return [each and props.KEY_SEPARATOR.join([key for key in each if key]) for each in lists]
 
     def _maps(self, batch: pa.RecordBatch) -> Any:
-        """Of each row its properties as pairs, or None."""
+        """The properties of each row as pairs, or None."""
         place = self._columns.places.get("properties")
         if place is None:
             return repeat(None)
@@ -199,7 +199,7 @@ class RowsOut:
         return column.cast(pa.int64()).to_pylist()
 
     def _copied(self, batch: pa.RecordBatch) -> Any:
-        """Whether rows were read from a topic: then they bring along what clients and brokers had set."""
+        """Whether rows were read from a topic: then they carry what clients and brokers had set."""
         known = [batch.column(place) for place in self._columns.stored]
         if not known:
             return repeat(False)
@@ -237,7 +237,7 @@ class RowsOut:
             raise _Unfit(f"its flag {flag} is not a 32-bit integer")
         mine = _own_properties(own, is_copy) if own else None
         if mine and not shard:
-            # Of a copy, or set by hand: it means the same.
+            # From a copy, or set by the user: it means the same.
             shard = mine.get(props.SHARDING_KEY)
         text = _users_text(mine, tags, keys, shard) if mine or tags or keys or shard else ""
         is_delayed = False
@@ -273,7 +273,7 @@ class RowsOut:
 
 
 class _Unfit(Exception):
-    """Why a row makes no message."""
+    """Why a row cannot become a message."""
 
 
 def _own_properties(own: list[tuple[str, str | None]], is_copy: bool) -> dict[str, str]:
@@ -291,7 +291,7 @@ def _own_properties(own: list[tuple[str, str | None]], is_copy: bool) -> dict[st
 
 
 def _users_text(own: dict[str, str] | None, tags: str | None, keys: str | None, shard: str | None) -> str:
-    """What the user set, as text with a separator in front of every item."""
+    """The user's properties as text, with a separator before every item."""
     items = {**own} if own else {}
     if tags:
         items[props.TAGS] = tags
@@ -318,7 +318,7 @@ def _when(delay_level: int | None, deliver_ms: int | None) -> str:
 
 
 def _fit(own: Any) -> dict[str, str]:
-    """Those of the properties of a bad row that are not what is bad."""
+    """The valid properties of a bad row."""
     return {
         name: value
         for name, value in own or ()

@@ -1,8 +1,8 @@
-"""What a task has stored already: the end of its queue, read backwards.
+"""Finds what a task has already stored, by reading its queue backwards.
 
-A task cannot know whether it is the first attempt, so each looks. All it sent lies behind what its query sent to the
-same partition in an older batch, so there it stops. Where there is none, a time bounds the search, counted back from
-the newest message, or from the oldest of its own that was found: a query that was down for a day still finds them.
+A task cannot know whether it is the first attempt, so each looks. All it sent lies after what its query sent to the
+same partition in an older batch, so it stops there. If there is none, a time limits the search, counted back from
+the newest message, or from the oldest of its own found so far: a query that was down for a day still finds them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 
 class Findings:
-    """The ids of a batch's messages, from records that come the newest first. Decides; `read_back` asks."""
+    """Collects the ids of a batch's messages from records, newest first. Decides; `read_back` asks."""
 
     def __init__(self, identity: Identity, lookback: float) -> None:
         self.keys: set[str] = set()
@@ -50,7 +50,7 @@ class Findings:
         self._oldest_wanted: int | None = None
 
     def take(self, newest_first: Iterable[MessageRecord]) -> bool:
-        """True when nothing of the batch can lie before these."""
+        """Take records; True when nothing of the batch can lie before them."""
         for record in newest_first:
             stored_at = record.store_timestamp
             if self._oldest_wanted is None:
@@ -73,9 +73,9 @@ class Findings:
 async def read_back(
     link: Link, queue: MessageQueue, identity: Identity, lookback: float, patience: float = 10.0
 ) -> set[str]:
-    """The ids of the messages of this batch and partition that `queue` holds already.
+    """The ids of the messages of this batch and partition that `queue` already holds.
 
-    Raises what the broker answers, or why it cannot be asked, when `patience`, in seconds, is over.
+    Raises the broker's error, or why it cannot be reached, after `patience` seconds.
     """
     deadline = time.monotonic() + patience
     pause = _FIRST_PAUSE
@@ -100,7 +100,7 @@ async def _read_back(link: Link, queue: MessageQueue, findings: Findings) -> set
         error = RouteNotFound(f"no master is known for broker {queue.broker_name}, which has {place(queue)}")
         error.retriable = True
         raise error
-    # Only the master knows all that was acknowledged.
+    # Only the master has everything that was acknowledged.
     end = await link.client.calls.max_offset(address, wire)
     step = _FIRST_STEP
     while end > 0:
@@ -116,7 +116,7 @@ async def _read_back(link: Link, queue: MessageQueue, findings: Findings) -> set
 async def _between(
     link: Link, address: str, wire: MessageQueue, start: int, end: int
 ) -> tuple[list[MessageRecord], bool]:
-    """The messages from `start` to `end`, and whether the queue holds none before them."""
+    """The messages from `start` to `end`, and whether the queue has none before them."""
     group = link.namespace.wrap(_GROUP)
     found: list[MessageRecord] = []
     at = start
@@ -132,7 +132,7 @@ async def _between(
                 found += (each for each in unwrap(record) if at <= each.queue_offset < end)
             at = answer.next_begin_offset
         elif at < answer.min_offset:
-            # Aged out while we looked, or long ago.
+            # Expired while we looked, or long ago.
             at = answer.min_offset
             is_first = True
         elif answer.next_begin_offset > at:

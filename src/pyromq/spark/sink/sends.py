@@ -1,9 +1,9 @@
-"""Messages on their way to brokers: collected into batches, some requests under way at a time, all acknowledged.
+"""Sends messages to brokers: in batches, several requests at a time, each acknowledged.
 
-Rows without a wish go to queues in turn. Those with a sharding key, or a queue of their own, go to that queue and keep
-their order: its requests leave one after the other. With `effectively-once` all rows of a task go to one queue for each
-topic, and those that it holds already are left out. A request that failed is sent again, as often as `retries` says;
-one that a broker finds illegal is taken apart, to learn which row is.
+Ordinary rows go to the queues in turn. Rows with a sharding key or a queue id go to their queue and keep
+their order: its requests are sent one after the other. With `effectively-once` all rows of a task go to one queue per
+topic, and those already there are left out. A failed request is sent again, as often as `retries` says;
+one that a broker finds illegal is split, to find the bad row.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _GROUP = "spark-rocketmq-sink"
-_MOST_OPEN = 32  # batches' worth of rows that wait for company, over all topics and queues
+_MOST_OPEN = 32  # batches' worth of rows that wait to be sent together, over all topics and queues
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
-# In the remark of a 4.9 broker that refuses a user; it has no code for that.
+# In the remark of a 4.9 broker that refuses a user; there is no code for that.
 _ACL = "AclException"
 # Nothing was sent: there is no doubt whether it was stored.
 _NOT_SENT = (ConnectFailed, TooManyRequests, BrokerError)
 
 
 class Place(msgspec.Struct):
-    """A topic that is sent to. With `effectively-once` all go to `fixed`, save those whose ids are in `stored`."""
+    """A target topic. With `effectively-once` all rows go to `fixed`, except those whose ids are in `stored`."""
 
     target: Target
     fixed: Form | None = None
@@ -72,7 +72,7 @@ class Place(msgspec.Struct):
 
 
 class Request(msgspec.Struct):
-    """Rows that leave together, to the queue of `form` or to any."""
+    """Rows sent together, to the queue of `form` or to any."""
 
     place: Place
     form: Form | None
@@ -81,7 +81,7 @@ class Request(msgspec.Struct):
 
 
 class Counts(msgspec.Struct):
-    """What became of the rows of a task. What was sent includes dead letters."""
+    """What became of the rows of a task. Sent rows include dead letters."""
 
     sent: int = 0
     bytes: int = 0
@@ -94,7 +94,7 @@ class Counts(msgspec.Struct):
 class Sends:
     """The sends of one task. Belongs to the loop of `link`.
 
-    `on_bad_row` gives the message that is sent instead of a row that a broker refuses, None for none, or raises.
+    `on_bad_row` returns the message to send instead of a refused row, None for none, or raises.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Sends:
         self.counts = Counts()
         self._link = link
         self._options = options
-        # Of an identity only effectively-once makes use here.
+        # Only effectively-once uses an identity here.
         self._identity = identity if options.is_effectively_once else None
         self._queues = queues
         self._on_bad_row = on_bad_row
@@ -130,7 +130,7 @@ class Sends:
         self._error: BaseException | None = None
 
     def take(self, row: OutRow) -> bool:
-        """Put a row without a wish into a batch that has room. False, and nothing has happened, if it takes `add`."""
+        """Put an ordinary row into a batch that has room. False, with nothing done, if it needs `add`."""
         request = self._open.get((row.topic, ""))
         if request is None or row.shard or row.queue is not None or row.is_delayed or request.place.stored is not None:
             return False
@@ -145,9 +145,9 @@ class Sends:
         return True
 
     async def add(self, row: OutRow) -> None:
-        """Send a row, now or together with others. Waits while as much is under way as may be.
+        """Send a row, now or together with others. Waits while the limit of concurrent sends is reached.
 
-        Raises why an earlier one could not be sent.
+        Raises if an earlier row could not be sent.
         """
         place = self._places.get(row.topic) or await self._open_place(row.topic)
         if place.stored is not None:
@@ -165,7 +165,7 @@ class Sends:
         size = ITEM_OVERHEAD + len(row.body) + len(row.properties)
         request = self._open.get(lane)
         if row.is_delayed or len(row.body) >= self._compress_over or is_retry_topic(row.topic):
-            # It cannot share a request; what it must not overtake leaves first.
+            # It cannot share a request; what it must not overtake is sent first.
             if request is not None and form is not None:
                 await self._begin(lane)
             await self._start(Request(place, form, [row], size), lane)
@@ -184,27 +184,27 @@ class Sends:
             await self._begin_all()
 
     async def finish(self) -> None:
-        """Return once all are acknowledged; raises why they are not."""
+        """Return once all are acknowledged; raises if that fails."""
         await self._begin_all()
         while self._under_way:
             await asyncio.wait(self._under_way)
         self._check()
 
     async def give_up(self) -> None:
-        """End what is under way; nobody will look at the outcome."""
+        """Cancel all sends; their outcome no longer matters."""
         for task in self._under_way:
             task.cancel()
         if self._under_way:
             await asyncio.wait(self._under_way)
 
-    # Where to
+    # Targets
 
     async def _open_place(self, topic: str) -> Place:
         queues = self._queues.get(topic)
         seen = await find_topic(self._link, self._options, topic, self._patience)
         place = Place(await self._sender.target(topic, self._timeout))
         if self._identity is not None:
-            # All attempts have to agree on the queue, so it is taken from what was seen when the write was planned.
+            # All attempts must agree on the queue, so it comes from the route seen when the write was planned.
             chosen = (queues or seen)[self._identity.partition % len(queues or seen)]
             place.fixed = place.target.form_of(chosen)
             place.stored = await read_back(self._link, chosen, self._identity, self._options.dedup_lookback)
@@ -212,7 +212,7 @@ class Sends:
                 logger.info("%d messages of this batch are in %s already", len(place.stored), chosen)
         return self._places.setdefault(topic, place)
 
-    # Under way
+    # Sending
 
     async def _begin_all(self) -> None:
         for lane in tuple(self._open):
@@ -233,7 +233,7 @@ class Sends:
         task.add_done_callback(self._ended)
         if is_ordered:
             self._last_of[lane] = task
-        # Let it write: nothing else runs until the window is full.
+        # Let it write: otherwise nothing else runs until the window is full.
         await asyncio.sleep(0)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -253,7 +253,7 @@ class Sends:
             await self._deliver(request)
 
     async def _deliver(self, request: Request) -> None:
-        """Send until it is acknowledged; raises when that is given up."""
+        """Send until acknowledged; raises after giving up."""
         outgoing = await self._outgoing(request.rows)
         failures: list[tuple[str, PyroMQError]] = []
         pause = _FIRST_PAUSE
@@ -280,7 +280,7 @@ class Sends:
             outgoing = await self._outgoing(request.rows)
 
     async def _look_again(self, request: Request, error: PyroMQError) -> None:
-        """After a failure: where brokers are now, and, if that matters, what was stored nevertheless."""
+        """After a failure: refresh the route and, if it matters, check what was stored nevertheless."""
         place = request.place
         topic = place.target.forms[0].shown.topic
         try:
@@ -313,7 +313,7 @@ class Sends:
             await self._deliver(Request(request.place, request.form, [row]))
 
     async def _refused(self, row: OutRow, reason: str) -> None:
-        """A row that cannot be sent as it is. What is sent instead goes in the same slot of the window."""
+        """Handle a row that cannot be sent. Its replacement uses the same slot of the window."""
         instead = self._on_bad_row(BadRow.refused(row, reason))
         if instead is None:
             self.counts.skipped += 1
@@ -323,7 +323,7 @@ class Sends:
         await self.send_dead_letter(instead)
 
     async def send_dead_letter(self, row: OutRow) -> None:
-        """Send what is kept of a bad row, alone and at once."""
+        """Send the dead letter of a bad row, alone and at once."""
         place = self._places.get(row.topic) or await self._open_place(row.topic)
         self.counts.dead_letters += 1
         if place.stored is not None and row.key in place.stored:
@@ -345,7 +345,7 @@ class Sends:
 
 
 class _Sender(Sender):
-    """The client's, with one attempt for each call, to brokers where `brokerAddressMap` says that they are."""
+    """The client's sender with one attempt per call, to the addresses in `brokerAddressMap`."""
 
     def __init__(self, link: Link, group: str, options: SinkOptions) -> None:
         settings = ProducerSettings(
@@ -366,7 +366,7 @@ class _Sender(Sender):
 
 
 def _is_final(error: PyroMQError) -> bool:
-    """Whether every other attempt would meet the same. (A broker that takes no messages now is not the only one.)"""
+    """Whether another attempt would fail alike. (If one broker takes no messages now, another may.)"""
     return isinstance(error, BrokerError) and (not error.retriable or _ACL in error.remark)
 
 
@@ -383,11 +383,11 @@ def _given_up(request: Request, failures: list[tuple[str, PyroMQError]]) -> Pyro
 
 
 def _form_of(target: Target, row: OutRow) -> Form | None:
-    """The queue that a row has to go to; None if there is none such."""
+    """The queue that a row must go to; None if it does not exist."""
     if row.queue is not None:
         broker, number = row.queue
         fits = [form for form in target.forms if form.queue.queue_id == number]
-        # The broker of a row that was read elsewhere may not be one of this topic's.
+        # The broker of a row read elsewhere may not have this topic.
         return next((form for form in fits if form.broker == broker), fits[0] if fits else None)
     return target.forms[shard_index(row.shard or "", len(target.forms))]
 

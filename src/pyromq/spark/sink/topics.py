@@ -1,7 +1,7 @@
-"""The topics that a sink writes to: whether they are there, made if that is wished, and what tasks need of them.
+"""Finds the topics that a sink writes to, and creates them if asked to.
 
-An absent topic is refused and never guessed: a broker that creates topics by itself would make one for every typo. That
-a name server cannot be reached is another matter, and waited for.
+A missing topic is refused, never guessed: a broker with automatic creation would make one for every typo. If
+a name server cannot be reached, the sink waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Seconds that a plan or a task waits for a name server. A stream lives on through its restart.
+# Seconds that a plan or a task waits for a name server. A stream survives its restart.
 BATCH_PATIENCE, STREAM_PATIENCE = 5.0, 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _CREATED_WITHIN = 10.0
@@ -32,12 +32,12 @@ _BELIEVED_FOR = 30.0
 
 Queues = tuple["MessageQueue", ...]
 
-# A stream is planned anew for every batch, in one process: what was seen a moment ago need not be asked for again.
+# A stream is planned for every batch, in one process: no need to ask again for what was seen a moment ago.
 _seen: dict[tuple[str, str | None, str], tuple[float, Queues]] = {}
 
 
 def check_topics(options: SinkOptions, *, streams: bool) -> dict[str, Queues]:
-    """The queues of the topics that the options name, for all tasks to agree on. ConfigError for one that is absent."""
+    """The queues of the topics in the options, for all tasks to agree on. ConfigError for a missing topic."""
     topics = [topic for topic in (options.topic, options.dead_letter_topic) if topic is not None]
     found: dict[str, Queues] = {}
     if streams:
@@ -56,10 +56,10 @@ def check_topics(options: SinkOptions, *, streams: bool) -> dict[str, Queues]:
 
 
 async def find_topic(link: Link, options: SinkOptions, topic: str, patience: float) -> Queues:
-    """The queues of `topic` that can be written to, in order; with `createTopic` it is made if it is absent.
+    """The writable queues of `topic`, in order; with `createTopic` a missing topic is created.
 
-    Raises RouteNotFound for a topic that no broker has, or none that can be written to; what asking for it ended with
-    when `patience`, in seconds, is over.
+    Raises RouteNotFound for a topic that no broker has or that has no writable queue; the last error
+    after `patience` seconds.
     """
     wire = link.namespace.wrap(topic)
     check_topic_for_send(wire)
@@ -94,7 +94,7 @@ async def _queues(link: Link, wire: str) -> list[MessageQueue] | None:
 
 
 async def _create(link: Link, wire: str, count: int) -> list[MessageQueue] | None:
-    """Make the topic on all masters, and wait until name servers know of it."""
+    """Create the topic on all masters, and wait until name servers know it."""
     admin = await AdminClient(client=link.client).start()
     await admin.topics.create(wire, read_queues=count, write_queues=count)
     logger.info("topic %s created with %d queues on each broker", wire, count)

@@ -1,7 +1,7 @@
 """The writers of the format `rocketmq`: planned on the driver, run in tasks, reported back to the driver.
 
-A task returns when every row of it is acknowledged, so what Spark counts as written is stored. What that is worth when
-tasks are repeated is the business of `guarantee`: see identity.py and read_back.py.
+A task returns when all its rows are acknowledged, so what Spark counts as written is stored. What happens when
+tasks are repeated depends on `guarantee`: see identity.py and read_back.py.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CODES = {status.value: code for code, status in STATUS_BY_CODE.items()}
-_LOGGED = 3  # skipped rows of a task that the log names
+_LOGGED = 3  # skipped rows per task to name in the log
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReport(WriterCommitMessage):
-    """What a task did. What was sent includes dead letters."""
+    """What a task did. Sent rows include dead letters."""
 
     sent: int = 0
     bytes: int = 0
@@ -56,7 +56,7 @@ class TaskReport(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
-    """All that a task needs to know. Goes to executors as it is; keys that are looked up elsewhere are not in it."""
+    """All that a task needs to know. Sent to executors; does not contain keys that `credentials` looks up."""
 
     options: SinkOptions
     columns: SinkColumns
@@ -65,7 +65,7 @@ class SinkPlan:
 
 
 def plan(schema: StructType, options: SinkOptions, *, streams: bool, afresh: bool = True) -> SinkPlan:
-    """Check everything that can be known before a row is there. Only `afresh` asks name servers."""
+    """Check everything that can be known before there are rows. Only `afresh` asks name servers."""
     columns = sink_columns(schema, options)
     queues = check_topics(options, streams=streams) if afresh else {}
     return SinkPlan(options, columns, queues, streams)
@@ -88,7 +88,7 @@ class RocketMQWriter(Shipped, DataSourceArrowWriter):
 
 
 class RocketMQStreamWriter(Shipped, DataSourceStreamArrowWriter):
-    """The writes of a query: made anew for the plan and for the end of every micro-batch."""
+    """The writes of a streaming query: created again for the plan and the end of every micro-batch."""
 
     def __init__(self, made: SinkPlan) -> None:
         self._plan = made
@@ -124,7 +124,7 @@ async def _write(
     bad_rows = BadRows(options, rows)
     sends = Sends(link, options, identity, made.queues, bad_rows.instead, streams=made.streams)
     try:
-        # In a thread, so that answers are taken in while Spark works on the next rows, however long that takes.
+        # In a thread, so that answers are read while Spark works on the next rows, however long that takes.
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             for row in rows.of(batch):
                 if isinstance(row, OutRow):
@@ -141,7 +141,7 @@ async def _write(
 
 
 class BadRows:
-    """What is done with rows that cannot be sent: `onBadRow`."""
+    """Handles rows that cannot be sent: `onBadRow`."""
 
     def __init__(self, options: SinkOptions, rows: RowsOut) -> None:
         self._does_fail = options.on_bad_row == "fail"
@@ -150,7 +150,7 @@ class BadRows:
         self._count = 0
 
     def instead(self, bad: BadRow) -> OutRow | None:
-        """The message to send instead, or None to go on without. Raises InvalidMessage if one bad row is too many."""
+        """The message to send instead, or None to continue without. Raises InvalidMessage with onBadRow=fail."""
         if self._does_fail:
             raise bad.error()
         self._count += 1
@@ -162,7 +162,7 @@ class BadRows:
 
 def _task_report(counts: Counts, options: SinkOptions) -> TaskReport:
     if counts.unconfirmed and options.is_effectively_once:
-        # The next attempt looks what is there, which is a better answer than a broker's doubt.
+        # The next attempt reads what is there, which is more reliable than an unclear answer.
         status, count = counts.unconfirmed.most_common(1)[0]
         raise broker_error(_CODES[status], f"{count} rows are stored, but not confirmed; the next attempt will check")
     return TaskReport(

@@ -1,4 +1,4 @@
-"""Which task of a batch read pulls what."""
+"""Plans a batch read: which task pulls what."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def tasks(options: SourceOptions, pushed: Pushed) -> list[PullPart]:
-    """The tasks of a read, once everybody who has to be asked has answered. What a filter excludes is not read.
+    """The tasks of a read, once all servers have answered. What a filter excludes is not read.
 
-    Raises OffsetOutOfRange for a start that is not there (any more), unless `failOnDataLoss` is false.
+    Raises OffsetOutOfRange for a start that does not exist (any more), unless `failOnDataLoss` is false.
     """
     with Link(options) as link:
         return link.run(_tasks(BrokerMetadata(link, options), options, pushed))
@@ -66,7 +66,7 @@ def _filled(bounds: dict[MessageQueue, tuple[int, int]]) -> list[MessageQueue]:
 
 
 def _there(each: QueueRange, minimum: int, maximum: int, fail: bool) -> list[QueueRange]:
-    """The part of a range that is there; what was asked for and is not counts as lost."""
+    """The existing part of a range; what was asked for and is missing counts as lost."""
     if each.start > maximum:
         report_loss(f"{place(each.queue)}: offset {each.start} was wanted, but the queue ends at {maximum}", None, fail)
         return []

@@ -1,9 +1,9 @@
-"""What the driver knows of a cluster: which queues there are, where they begin and end, what times and groups mean.
+"""The driver's view of a cluster: its queues, where they begin and end, offsets by time and by group.
 
-An idle streaming query asks for the latest offsets ninety times a second, so what brokers said is believed for a while
-(`offsets.refreshMs`), and longer if asking takes many requests: ten a second per broker are the budget. One request
-tells all queues of a topic on a broker. Any error that leaves a streaming reader ends its query, so requests are
-repeated in here, and a broker that stays away is no error but something to be looked at (`Sight.failures`).
+An idle streaming query asks for the latest offsets ninety times a second, so answers are cached for a while
+(`offsets.refreshMs`), and longer if asking takes many requests: the budget is ten a second per broker. One request
+covers all queues of a topic on a broker. Any error that leaves a streaming reader ends its query, so requests are
+repeated here, and a broker that stays unreachable is not an error but a fact (`Sight.failures`).
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_ROUTES_FOR = 5.0  # seconds that routes are believed
+_ROUTES_FOR = 5.0  # seconds that routes are cached
 _BUDGET = 10.0  # requests a second to one broker
 _AT_ONCE = 16
-_SAMPLE = 32  # messages whose size is looked at
+_SAMPLE = 32  # messages sampled for their size
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What could be seen at one moment. A queue is in `bounds` if its broker answered, with its minimum and maximum."""
+    """What was seen at one moment. `bounds` has the minimum and maximum of each queue whose broker answered."""
 
     bounds: dict[MessageQueue, tuple[int, int]] = field(default_factory=dict)
-    queues: frozenset[MessageQueue] = frozenset()  # those of the routes
-    absent: frozenset[str] = frozenset()  # topics of which no name server knows a route
-    brokers: frozenset[str] = frozenset()  # that name servers know at all; only asked when a topic is absent
+    queues: frozenset[MessageQueue] = frozenset()  # those in the routes
+    absent: frozenset[str] = frozenset()  # topics without a route
+    brokers: frozenset[str] = frozenset()  # all brokers that name servers know; only asked when a topic is absent
     failures: dict[str, PyroMQError] = field(default_factory=dict)  # why brokers, by name, did not answer
 
 
 class BrokerMetadata:
-    """Asks name servers and brokers for the driver. All names are the user's, without a namespace."""
+    """Asks name servers and brokers for the driver. Names are the user's, without namespace."""
 
     def __init__(self, link: Link, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self.link = link
@@ -77,7 +77,7 @@ class BrokerMetadata:
 
     @property
     def last(self) -> Sight:
-        """What was seen last, without asking anybody."""
+        """The last sight, without asking any server."""
         return self._sight
 
     @property
@@ -86,9 +86,9 @@ class BrokerMetadata:
         return max(0.0, self._seen_at + self._pace - self._clock())
 
     async def look(self, *, afresh: bool = False) -> Sight:
-        """What there is to see, not older than the pace allows; `afresh` asks brokers whatever it costs.
+        """The current sight, as fresh as the budget allows; `afresh` always asks brokers.
 
-        Only name servers that nobody can reach are an error, and only as long as no route was ever known.
+        Only unreachable name servers are an error, and only as long as no route was ever known.
         """
         if not afresh and self.due_in:
             return self._sight
@@ -99,7 +99,7 @@ class BrokerMetadata:
         return self._sight
 
     async def look_hard(self) -> Sight:
-        """All asked anew, for a batch, which cannot wait: who does not answer is an error."""
+        """Ask all servers again, for a batch, which cannot wait: a server that does not answer is an error."""
         self._routes_at = float("-inf")
         sight = await self.look(afresh=True)
         for error in sight.failures.values():
@@ -154,7 +154,7 @@ class BrokerMetadata:
         return tuple(sorted(topics))
 
     async def _queues_of(self, topic: str) -> list[MessageQueue] | None:
-        """The queues of the route; None without one."""
+        """The queues in the route; None without a route."""
         routes = self.link.client.routes
         wire = self.link.namespace.wrap(topic)
         if await self._patient(lambda: routes.refresh(wire)) is None:
@@ -217,7 +217,7 @@ class BrokerMetadata:
         }
         found = {}
         for queue in wanted:
-            # Queues that are no more written to are not in it.
+            # Queues no longer written to are not in it.
             bounds = table.get(queue)
             found[queue] = _sane(bounds if bounds is not None else await self._bounds_of(queue))
         return found
@@ -232,9 +232,9 @@ class BrokerMetadata:
     async def at_times(
         self, times: dict[MessageQueue, int], bounds: dict[MessageQueue, tuple[int, int]]
     ) -> dict[MessageQueue, int]:
-        """Of each queue the offset of the first message that was stored at that time (ms) or later; else its maximum.
+        """For each queue the offset of the first message stored at this time (ms) or later; else its maximum.
 
-        Exact with every broker: those of 4.9 answer with any message near by, so the neighbours are looked at.
+        Exact with every broker: 4.9 answers with any message nearby, so its neighbours are checked.
         """
 
         async def search(queue: MessageQueue) -> int:
@@ -250,7 +250,7 @@ class BrokerMetadata:
         return await self._each(times, search)
 
     async def committed(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
-        """The offset that `group` goes on with in each queue; None where it never read."""
+        """The offset where `group` continues in each queue; None if it never read there."""
 
         async def ask(queue: MessageQueue) -> int | None:
             calls, address, wire = self.link.client.calls, self._address(queue), self.link.on_wire(queue)
@@ -260,9 +260,9 @@ class BrokerMetadata:
         return await self._each(queues, ask)
 
     async def mean_sizes(self, starts: dict[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Bytes of a message in each queue, by those that `starts` points at; asked once for a queue, then kept.
+        """Mean bytes per message in each queue, sampled at `starts`; asked once per queue, then cached.
 
-        Where nothing could be sampled there is no entry: it is an estimate, and never worth an error.
+        Without a sample there is no entry: an estimate is never worth an error.
         """
 
         async def sample(queue: MessageQueue) -> float:
@@ -283,7 +283,7 @@ class BrokerMetadata:
     async def _stored_at(self, queue: MessageQueue, offset: int) -> int:
         reply = await self._patient(lambda: self._pull(queue, offset, 1))
         if reply.code != ResponseCode.SUCCESS:
-            # It aged out between two questions: older than anything that is asked for.
+            # It expired between two requests: older than anything asked for.
             return -1
         return decode_record(reply.body_bytes, check_crc=False).store_timestamp
 
@@ -317,7 +317,7 @@ class BrokerMetadata:
         return dict(zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True))
 
     async def _patient(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask again, some times, when that may help."""
+        """Retry a few times if that may help."""
         left = self._options.offsets_num_retries
         while True:
             try:
@@ -330,7 +330,7 @@ class BrokerMetadata:
 
 
 def _sane(bounds: tuple[int, int]) -> tuple[int, int]:
-    """A queue that nobody ever wrote to has -1 on some brokers."""
+    """The bounds of a queue; an unused one has -1 on some brokers."""
     minimum, maximum = bounds
     if minimum > maximum > 0:
         raise RemoteProtocolError(f"a queue cannot begin at {minimum} and end at {maximum}")

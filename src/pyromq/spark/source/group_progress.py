@@ -1,6 +1,6 @@
-"""A query's progress under the name of a consumer group, so that lag shows in every tool that knows groups.
+"""Reports a query's progress as a consumer group, so that every tool that knows groups shows its lag.
 
-A report and nothing more: on a restart the checkpoint counts. Only `startingOffsets=group` of a new query reads it.
+It is only a report: on a restart the checkpoint counts. Only a new query with `startingOffsets=group` reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class GroupProgress:
-    """Reports for one group. What was reported is remembered: only what changed goes out."""
+    """Reports for one group. Only changes are sent."""
 
     def __init__(self, link: Link, group: str) -> None:
         self._link = link
@@ -30,14 +30,14 @@ class GroupProgress:
         self._reported: dict[MessageQueue, int] = {}
 
     async def check_alone(self, brokers: Iterable[str]) -> None:
-        """Refuse a group with live consumers: they would be moved to where this query is. Raises ConfigError."""
+        """Refuse a group with live consumers: a report would move them to this query's offsets. Raises ConfigError."""
         for broker in brokers:
             address = self._link.replica(broker)
             if address is None:
                 continue
             try:
                 members = await self._link.client.calls.consumer_ids(address, self._wire_group)
-            except (ServerError, ConsumerNotOnline):  # how brokers say that there is nobody
+            except (ServerError, ConsumerNotOnline):  # how brokers say that there are no members
                 continue
             if members:
                 raise ConfigError(
@@ -46,7 +46,7 @@ class GroupProgress:
                 )
 
     async def report(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Store these as the group's offsets, one-way. Who cannot be told now is told with the next report."""
+        """Store these as the group's offsets, one-way. Brokers that are unreachable now get the next report."""
         changed = {queue: offset for queue, offset in offsets.items() if self._reported.get(queue) != offset}
         for queue, offset in changed.items():
             address = self._link.replica(queue.broker_name, only_this=True)

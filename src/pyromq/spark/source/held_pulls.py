@@ -1,8 +1,8 @@
-"""Waiting for messages without asking all the time: pulls that brokers hold until something arrives.
+"""Waits for messages without polling: pulls that brokers hold until something arrives.
 
-One held pull for a queue, renewed every quarter of a minute, tells of a message at once and costs almost nothing. They
-stay under way while Spark does something else. Beyond some number of queues they would be a load of their own; then,
-and wherever a broker does not hold them, the driver looks at the offsets every now and then as it does anyway.
+One held pull per queue, renewed every quarter of a minute, reports a message at once and costs almost nothing. Pulls
+stay open while Spark does something else. Beyond some number of queues they would be a load of their own; then,
+and wherever a broker does not hold them, the driver polls the offsets as it does anyway.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NOT_AGAIN_FOR = 10.0  # seconds, after a broker refused or did not hold
 
 
 class Arrivals:
-    """Tells when queues get messages. Needs its loop to run only while somebody waits."""
+    """Tells when queues get messages. Its loop need run only during `wait`."""
 
     def __init__(self, link: Link, group: str) -> None:
         self._link = link
@@ -42,7 +42,7 @@ class Arrivals:
         self._not_before: dict[MessageQueue, float] = {}
 
     async def wait(self, ends: Mapping[MessageQueue, int], seconds: float) -> bool:
-        """Whether a message arrived behind one of these ends within that time. False means nothing for certain."""
+        """Whether a message arrived after one of these ends within that time. False proves nothing."""
         if len(ends) <= _MOST:
             for queue, end in ends.items():
                 self._hold(queue, end)
@@ -63,7 +63,7 @@ class Arrivals:
             return
         if known is not None:
             if not known[1].done():
-                # The broker still holds it, and answers soon: there is something behind its offset.
+                # The broker still holds it, and will answer soon: there is something after its offset.
                 known[1].cancel()
             del self._held[queue]
         if time.monotonic() >= self._not_before.get(queue, 0.0):

@@ -1,4 +1,4 @@
-"""How far streaming queries are behind, for those that report to no consumer group."""
+"""Lag of streaming queries, also for those that report to no consumer group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """One micro-batch of a query. `lag` has the messages that each queue of our sources still held behind it."""
+    """One micro-batch of a query. `lag` has the messages that each queue of our sources still held after it."""
 
     query: str  # its name, or else its id
     batch: int
@@ -48,10 +48,10 @@ class BatchProgress:
 
 
 class LagListener(StreamingQueryListener):
-    """Hears of every micro-batch in a session. Spark calls it from a thread of its own.
+    """Listens to every micro-batch in a session. Spark calls it from its own thread.
 
-    `lag` is the newest of each running query, by its name or else its id; what only a source of another kind is behind
-    is not in it. `report` is called with every batch.
+    `lag` is the latest of each running query, by its name or else its id; sources of other formats
+    do not count. `report` is called with every batch.
     """
 
     def __init__(self, report: Callable[[BatchProgress], None] | None = None) -> None:
@@ -85,11 +85,11 @@ class LagListener(StreamingQueryListener):
 
 
 def batch_progress(progress: StreamingQueryProgress) -> BatchProgress:
-    """What Spark says of a batch, and what it comes to."""
+    """The progress in Spark's report of a batch."""
     lag: dict[MessageQueue, int] = {}
     for source in progress.sources:
         end, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
-        # A queue that was not seen this time (its broker is away) has no newest offset, and so no lag that is known.
+        # A queue not seen this time (its broker is unreachable) has no latest offset, so its lag is unknown.
         lag |= {queue: max(0, latest[queue] - offset) for queue, offset in end.items() if queue in latest}
     return BatchProgress(
         progress.name or str(progress.id),
@@ -101,7 +101,7 @@ def batch_progress(progress: StreamingQueryProgress) -> BatchProgress:
 
 
 def _offsets(text: str | None) -> Mapping[MessageQueue, int]:
-    """The offsets of a source of ours; none for one of another kind."""
+    """The offsets of one of our sources; none for other formats."""
     try:
         found = json.loads(text) if text else None
         return StreamOffset.from_json(found).ends if isinstance(found, dict) else {}

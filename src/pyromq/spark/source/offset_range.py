@@ -1,4 +1,4 @@
-"""Where a new query starts and where a batch read ends: the options of that, turned into one number for each queue."""
+"""Where a new query starts and where a batch read ends: resolves the options to one offset per queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def starts(
     metadata: BrokerMetadata, options: SourceOptions, bounds: Bounds, *, default: str
 ) -> dict[MessageQueue, int]:
-    """Where each of the queues begins that `bounds` has the minimum and maximum of."""
+    """Where each queue in `bounds`, which has minimum and maximum, starts."""
     given = options.starting_offsets_by_timestamp
     if given is not None or options.starting_timestamp is not None:
         option = "startingOffsetsByTimestamp" if given is not None else "startingTimestamp"
@@ -34,7 +34,7 @@ async def starts(
                 f"{option}: nothing in {place(min(too_late))} was stored at {times[min(too_late)]} ms or later; "
                 "startingOffsetsByTimestampStrategy=latest starts such queues at their end"
             )
-        # Queues that were left out start where the query does without times.
+        # Queues left out start where the query would without times.
         return {**_edge(bounds, default), **found}
     wanted = options.starting_offsets or default
     if isinstance(wanted, dict):

@@ -1,4 +1,4 @@
-"""Offsets as JSON: those that users write, and those that Spark keeps in its checkpoints.
+"""Offsets as JSON: those that users write, and those in Spark's checkpoints.
 
     users         {"orders": {"broker-a": {"0": 23, "1": -1}}}               next offset to read; -1 latest, -2 earliest
     checkpoints   {"v": 1, "offsets": {…}, "from": {…}, "initial": true}     same shape inside
@@ -7,7 +7,7 @@ Spark asks for the initial offset twice, before and after it asks for the latest
 the later answer. A source that answers "latest" afresh loses what arrived in between. So an end offset carries, in
 `from`, the start of every queue whose start is not in the end before it: start and end are written to Spark's log
 together, and `ranges` trusts `from` more than the start it is handed. `initial` marks an offset that was made up by
-`initialOffset` and never was the end of a batch.
+`initialOffset` and was never the end of a batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_QUEUE_ID = 2**31 - 1
 
 
 def parse_offsets(text: str, option: str) -> dict[MessageQueue, int]:
-    """What a user wrote for `option`. ConfigError says what is wrong and where."""
+    """The offsets that a user wrote for `option`. ConfigError says what is wrong and where."""
     offsets = {}
     for queue, value in _entries(_json(text, option), option):
         if type(value) is not int or not EARLIEST <= value <= _MAX_OFFSET:
@@ -41,7 +41,7 @@ def parse_offsets(text: str, option: str) -> dict[MessageQueue, int]:
 
 
 def parse_times(text: str, option: str) -> dict[MessageQueue, int]:
-    """Times in ms, per queue, in the shape of offsets."""
+    """Times in ms per queue, in the same shape as offsets."""
     times = {}
     for queue, value in _entries(_json(text, option), option):
         if type(value) is not int or not 0 <= value <= _MAX_OFFSET:
@@ -64,7 +64,7 @@ def parse_assignment(text: str, option: str) -> frozenset[MessageQueue]:
 
 
 def nested(offsets: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
-    """The shape of the JSON. Everything in it is sorted: equal offsets are equal text."""
+    """The offsets in the shape of the JSON, sorted: equal offsets give equal text."""
     tree: dict[str, dict[str, dict[str, int]]] = {}
     for queue in sorted(offsets, key=_order):
         tree.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
@@ -77,7 +77,7 @@ def render(offsets: Mapping[MessageQueue, int]) -> str:
 
 
 def place(queue: MessageQueue) -> str:
-    """A queue as messages to users name it."""
+    """How messages to users name a queue."""
     return f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
 
 
@@ -87,9 +87,9 @@ def resolve(
     default: Callable[[MessageQueue], int],
     option: str,
 ) -> dict[MessageQueue, int]:
-    """Where each of the `known` queues starts or ends; they come with their minimum and maximum.
+    """Where each of the `known` queues, given with minimum and maximum, starts or ends.
 
-    -1 and -2 become numbers, queues that were left out get the default. A queue that does not exist is an error: it
+    -1 and -2 become numbers; queues left out get the default. A queue that does not exist is an error: it
     would be a typo that silently reads something else.
     """
     unknown = given.keys() - known.keys()
@@ -106,7 +106,7 @@ def resolve(
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """What a streaming reader hands to Spark, and gets back from it. `starts` is what the JSON calls `from`."""
+    """What a streaming reader exchanges with Spark. The JSON calls `starts` `from`."""
 
     ends: Mapping[MessageQueue, int]
     starts: Mapping[MessageQueue, int] = field(default_factory=dict)
@@ -118,9 +118,9 @@ class StreamOffset:
         return cls(starts, initial=True)
 
     def advance(self, ends: Mapping[MessageQueue, int], starts: Mapping[MessageQueue, int]) -> StreamOffset:
-        """The end of the batch that follows this one. `starts` is where queues begin that are new since.
+        """The end of the next batch. `starts` is where queues new since then begin.
 
-        A queue that is missing from `ends` keeps its place: its broker is away, or it had no turn.
+        A queue missing from `ends` keeps its place: its broker is unreachable, or it had no turn.
         """
         known = {} if self.initial else self.ends
         merged = {**self.ends, **ends}
@@ -131,7 +131,7 @@ class StreamOffset:
         return StreamOffset(merged, {queue: start for queue, start in begins.items() if start is not None})
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark's API takes it: a dict that it writes as JSON."""
+        """A dict that Spark writes as JSON."""
         offset: dict[str, Any] = {"v": VERSION, "offsets": nested(self.ends)}
         if self.starts:
             offset["from"] = nested(self.starts)
@@ -141,7 +141,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, offset: Any) -> StreamOffset:
-        """ConfigError for one that this version cannot read: going on with a guess would lose or repeat messages."""
+        """Parse an offset. ConfigError if this version cannot read it: a guess would lose or repeat messages."""
         tree = _object(offset, "offset in the checkpoint")
         if tree.get("v") != VERSION:
             raise ConfigError(
@@ -151,7 +151,7 @@ class StreamOffset:
 
 
 def ranges(start: StreamOffset, end: StreamOffset) -> dict[MessageQueue, tuple[int, int]]:
-    """The messages of a batch, per queue from (inclusive) and to (exclusive); empty ones are left out."""
+    """The range of a batch per queue, from (inclusive) and to (exclusive); empty ones are left out."""
     found = {}
     for queue, stop in end.ends.items():
         begin = end.starts.get(queue, start.ends.get(queue))
@@ -163,7 +163,7 @@ def ranges(start: StreamOffset, end: StreamOffset) -> dict[MessageQueue, tuple[i
 
 
 def without(offset: StreamOffset, gone: Collection[MessageQueue]) -> StreamOffset:
-    """`offset` without queues that exist no more."""
+    """`offset` without queues that no longer exist."""
     return StreamOffset(
         {queue: end for queue, end in offset.ends.items() if queue not in gone},
         {queue: start for queue, start in offset.starts.items() if queue not in gone},

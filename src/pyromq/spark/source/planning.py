@@ -1,4 +1,4 @@
-"""Which task reads what, and how much one micro-batch takes: rules without IO.
+"""Planning rules without IO: which task reads what, and how much one micro-batch takes.
 
 Every task of a Python source costs some 25 ms of a slot, however little it reads, so small ranges are packed together;
 a long range is cut, so that a backlog in one queue keeps more than one slot busy.
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyromq.protocol.message_queue import MessageQueue
 
 PARTITION_BYTES = 64 << 20
-FIRST_GUESS = 1024  # bytes of a message, before any was seen
-# Worth a task of its own: about what is read in the time that a task costs.
+FIRST_GUESS = 1024  # assumed bytes per message before any was seen
+# Worth its own task: about what is read in the time that a task costs.
 _WORTH_A_TASK = 4 << 20
 
 
@@ -43,9 +43,9 @@ def plan(
     min_partitions: int | None = None,
     parallelism: int = 8,
 ) -> list[tuple[QueueRange, ...]]:
-    """The tasks of a batch, each the ranges that it reads; together they are `ranges`, each message once.
+    """The tasks of a batch, each a list of ranges; together they cover `ranges`, each message once.
 
-    No task is estimated at more than `partition_bytes` or `max_records`, one message alone excepted. Small ranges are
+    No task is estimated at more than `partition_bytes` or `max_records`, except for a single message. Small ranges are
     packed into at most `parallelism` tasks, fewer if there is little to do, more if `min_partitions` says so.
     """
     pieces = []
@@ -76,7 +76,7 @@ class _Piece:
 
 
 def _cut(each: QueueRange, parts: int, mean: float) -> list[_Piece]:
-    """`each` in so many parts of almost equal length, none of them empty."""
+    """Split `each` into this many parts of almost equal length, none empty."""
     parts = min(parts, len(each))
     bounds = [each.start + len(each) * number // parts for number in range(parts + 1)] if parts > 0 else []
     return [_Piece(QueueRange(each.queue, start, end), mean) for start, end in pairwise(bounds)]
@@ -99,7 +99,7 @@ def _split_largest(pieces: list[_Piece], wanted: int) -> None:
 def _pack(
     pieces: Sequence[_Piece], bins: int, partition_bytes: int, max_records: int | None
 ) -> list[tuple[QueueRange, ...]]:
-    """Each into the emptiest task if it has room, largest first; a new task beyond `bins` only if none has."""
+    """Put each into the emptiest task if it has room, largest first; a new task beyond `bins` only if none has."""
     heap: list[tuple[float, int, int, list[_Piece]]] = []
     for piece in sorted(pieces, key=lambda piece: (-piece.size, piece.order)):
         if len(heap) >= bins:
@@ -120,11 +120,11 @@ def admit(
     limit: float,
     cost: Callable[[MessageQueue], float] = lambda queue: 1.0,
 ) -> dict[MessageQueue, int]:
-    """How far a micro-batch goes in each queue when it may cost only `limit` in all, messages or bytes.
+    """How far a micro-batch goes in each queue if its total cost, messages or bytes, is limited to `limit`.
 
     One half is shared in proportion to the backlogs, so that all queues would be done at the same time; the other
     equally, so that a small queue does not wait for a large one to shrink. When there is less than one message for
-    each queue, the turn moves on with the offsets. At least one message, or a stream would stand still.
+    each queue, they take turns by offset. At least one message, or a stream would stand still.
     """
     backlog = {queue: end - starts[queue] for queue, end in ends.items() if end > starts[queue]}
     price = {queue: max(cost(queue), 1e-9) for queue in backlog}
@@ -140,7 +140,7 @@ def admit(
         proportional = rest / unshared * (limit / 2)
         granted[queue] = min(backlog[queue], int((share[queue] + proportional) / price[queue]))
         left -= granted[queue] * price[queue]
-    # What rounding left over goes round, beginning at another queue each time.
+    # Distribute what rounding left over, beginning at another queue each time.
     queues = sorted(backlog)
     turn = sum(starts[queue] for queue in queues) % len(queues)
     for queue in queues[turn:] + queues[:turn]:
@@ -152,7 +152,7 @@ def admit(
 
 
 def _level(wants: Mapping[MessageQueue, float], limit: float) -> dict[MessageQueue, float]:
-    """`limit` shared equally; what one does not need goes to the others."""
+    """Share `limit` equally; what one does not need goes to the others."""
     shares = {}
     left = limit
     waiting = sorted(wants, key=lambda queue: (wants[queue], queue))

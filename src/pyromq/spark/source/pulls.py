@@ -1,9 +1,9 @@
-"""Ranges of queues to Arrow batches: what a task of a read from brokers does.
+"""Pulls ranges of queues and decodes them into Arrow batches: what a reading task does.
 
 A pull's answer is a run of records as they lie in the commit log. Answers are collected until they make a batch worth
 decoding, then decoded at once. Brokers cap an answer (Apache's at 32 messages, or 8 from disk), so the speed of a
-backfill is the number of pulls under way: without a filter the next offsets are known in advance, and `pull.pipeline`
-of them are asked for at a time. How many messages an answer has room for is learnt from the answers.
+backfill depends on concurrent pulls: without a filter the next offsets are known in advance, and `pull.pipeline`
+of them are requested at a time. How many messages fit into an answer is learnt from the answers.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_RANGES_AT_ONCE = 4  # whose first pulls are under way while another range is read
-# So many answers without a rest, and the next pulls ask for more; twice as many after each time that was too much.
+_RANGES_AT_ONCE = 4  # ranges whose first pulls are open while another range is read
+# After this many full answers the next pulls ask for more; the number doubles each time that was too much.
 _FULL_BEFORE_MORE, _MOST_BEFORE_MORE = 32, 4096
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _MASTER, _A_SLAVE = 0, 1
-# Another broker might answer otherwise, but a queue is on one broker only.
+# Another broker might answer differently, but a queue is on one broker only.
 _FINAL = (TopicNotFound, NoPermission)
-_SERVER_ERROR_FOR = 1.0  # seconds that an error without a code of its own is believed to be a passing one
+_SERVER_ERROR_FOR = 1.0  # seconds during which an error without a specific code counts as temporary
 
 
 @dataclass(frozen=True)
 class PullPart(InputPartition):
-    """What a task reads. `addresses` (broker name, id) saves it asking a name server; `patience` is in seconds."""
+    """What a task reads. `addresses` (broker name, id) saves asking a name server; `patience` is in seconds."""
 
     ranges: tuple[QueueRange, ...]
     addresses: dict[str, dict[int, str]]
-    tags: frozenset[str] | None = None  # from a filter; those of the options come on top
+    tags: frozenset[str] | None = None  # from a filter, in addition to those of the options
     patience: float = 1.0
 
 
@@ -76,9 +76,9 @@ def tags_of(options: SourceOptions) -> frozenset[str] | None:
 
 
 def read(part: PullPart, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The messages of a part, queue by queue in the order of their offsets.
+    """The messages of a part, queue by queue in offset order.
 
-    Raises OffsetOutOfRange for messages that are gone, unless `failOnDataLoss` is false, and what brokers answer.
+    Raises OffsetOutOfRange for lost messages, unless `failOnDataLoss` is false, and errors of brokers.
     """
     with Link(options) as link:
         asking = _Asking(link, part, options)
@@ -108,7 +108,7 @@ async def _next(ahead: list[QueuePulls]) -> Span | None:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Records as they came, of the offsets from `first` to `end`. `known_lost` of them are known not to be there."""
+    """Raw records of the offsets from `first` to `end`, `known_lost` of which are known to be missing."""
 
     buffer: bytes
     first: int
@@ -121,7 +121,7 @@ class _Answer:
     body: bytes
     first: int
     end: int  # how far it got
-    lost: int = 0  # how many of these offsets are known to hold nothing
+    lost: int = 0  # how many of these offsets are known to be empty
 
 
 class QueuePulls:
@@ -132,7 +132,7 @@ class QueuePulls:
         self._asking = asking
         self._fail_on_loss = options.fail_on_data_loss
         self._most = options.pull_batch_size
-        # What passes a filter is not known in advance, nor where the next pull begins.
+        # With a filter, it is not known in advance where the next pull begins.
         self._depth = 1 if asking.is_filtered else options.pull_pipeline
         self._stride = self._most
         self._full = 0
@@ -142,7 +142,7 @@ class QueuePulls:
         self._is_first = True
 
     def begin(self) -> None:
-        """Have as many pulls under way as are allowed; before the first answer one."""
+        """Start as many pulls as allowed; only one before the first answer."""
         depth = 1 if self._is_first else self._depth
         while len(self._under_way) < depth and self._next < self.range.end:
             end = min(self._next + self._stride, self.range.end)
@@ -150,7 +150,7 @@ class QueuePulls:
             self._next = end
 
     async def span(self) -> Span | None:
-        """The next messages, enough for a batch if there are; None at the end of the range."""
+        """The next messages, enough for a batch if possible; None at the end of the range."""
         bodies: list[bytes] = []
         size = lost = 0
         first = end = None
@@ -174,18 +174,18 @@ class QueuePulls:
 
     def _start(self, first: int, end: int) -> tuple[int, int, asyncio.Task[_Answer]]:
         pull = asyncio.create_task(self._pull(first, end), name="pull")
-        # If an earlier pull fails, nobody asks for the outcome of this one.
+        # If an earlier pull fails, the outcome of this one is never read.
         pull.add_done_callback(lambda task: task.cancelled() or task.exception())
         return first, end, pull
 
     def _take_in(self, answer: _Answer) -> None:
-        """The first answer was used: see to what follows."""
+        """The first answer was used: prepare the next pulls."""
         _, asked_to, _ = self._under_way.popleft()
         self._is_first = False
         if self._depth == 1:
             self._next = answer.end
         elif answer.end > asked_to:
-            # What is lost reaches beyond what was asked for; the pulls behind it would only learn the same.
+            # The loss reaches beyond what was asked for; later pulls would only learn the same.
             self._drop_all()
             self._next = answer.end
         elif answer.end < asked_to:
@@ -214,7 +214,7 @@ class QueuePulls:
             logger.warning("%s: %s; its messages are lost", place(queue), exc)
             return self._gone(first, self.range.end)
         reached = header.next_begin_offset
-        # With a filter the broker may get further than it was asked: up to the end of the range that is welcome.
+        # With a filter the broker may get further than asked: fine up to the end of the range.
         limit = self.range.end if self._asking.is_filtered else end
         if code == ResponseCode.SUCCESS or (code == ResponseCode.PULL_RETRY_IMMEDIATELY and reached > first):
             if reached <= first:
@@ -241,7 +241,7 @@ class QueuePulls:
 
 
 def report_loss(what: str, count: int | None, fail: bool) -> None:
-    """Messages are gone, `count` of them if that is known: raise, or say so and go on."""
+    """Messages are lost, `count` of them if known: raise, or log it and continue."""
     said = what if count is None else f"{what}; {count} message{'s are' if count != 1 else ' is'} lost"
     if fail:
         raise OffsetOutOfRange(f"{said}; failOnDataLoss=false continues without")
@@ -249,7 +249,7 @@ def report_loss(what: str, count: int | None, fail: bool) -> None:
 
 
 class _Asking:
-    """How pulls are made: of which broker, under which group, with which filter, and how often."""
+    """How to pull: from which broker, under which group, with which filter, and how often."""
 
     def __init__(self, link: Link, part: PullPart, options: SourceOptions) -> None:
         self._link = link
@@ -257,7 +257,7 @@ class _Asking:
         self._patience = part.patience
         self._addresses = part.addresses
         self._group = link.namespace.wrap(options.consumer_group or options.group_id_prefix)
-        # Of each broker the id of the one to ask.
+        # For each broker, the id to ask.
         self._replicas: dict[str, int] = {}
         given = tags_of(options)
         both = [tags for tags in (given, part.tags) if tags is not None]
@@ -269,7 +269,7 @@ class _Asking:
             self._expression, self._kind = "*" if self.tags is None else " || ".join(sorted(self.tags)), TAG
 
     async def pull(self, queue: MessageQueue, offset: int, count: int) -> tuple[int, PullMessageReply, bytes]:
-        """The code of the answer, what it says, and the records. Asks again while brokers are away."""
+        """The code, header and records of the answer. Retries while brokers are unreachable."""
         wire = self._link.on_wire(queue)
         header = PullMessage(
             consumer_group=self._group,
@@ -302,7 +302,7 @@ class _Asking:
                 is_behind = offset >= answer.max_offset and replica != _MASTER
                 if not is_behind or self._master(queue) is None:
                     return reply.code, answer, reply.body_bytes
-                # A replica that has not got so far yet; the master has, or nobody.
+                # A replica that has not got that far; only the master can have it.
                 self._replicas[queue.broker_name] = _MASTER
                 continue
             await asyncio.sleep(pause)
@@ -310,7 +310,7 @@ class _Asking:
             await self._find_again(wire)
 
     def _may_pass(self, exc: PyroMQError, waited: float) -> bool:
-        """Whether asking again may help. Who cannot be reached may come back; who answers with an error rarely."""
+        """Whether a retry may help. An unreachable broker may come back; an error rarely passes."""
         if not exc.retriable or isinstance(exc, _FINAL):
             return False
         return waited < (min(self._patience, _SERVER_ERROR_FOR) if isinstance(exc, ServerError) else self._patience)
@@ -334,7 +334,7 @@ class _Asking:
         return self._link.reached_at(found)
 
     async def _find_again(self, wire: MessageQueue) -> None:
-        """Brokers may have moved."""
+        """Refresh the route: brokers may have moved."""
         try:
             await self._link.client.routes.refresh(wire.topic)
         except PyroMQError as exc:
@@ -343,7 +343,7 @@ class _Asking:
 
 
 class Rows:
-    """Spans to batches of rows. `tags` are compared as text: brokers compare only their hashes."""
+    """Turns spans into batches of rows. `tags` are compared as text: brokers compare only hashes."""
 
     def __init__(
         self,
@@ -357,12 +357,12 @@ class Rows:
         self._schema = schema
         self._tags = tags
         self._is_filtered = is_filtered
-        # Records have the name of their topic with the namespace in front of it.
+        # Records have the topic's name with its namespace.
         names = [column_name(field.name) for field in schema]
         self._topic_column = names.index("topic") if options.namespace and "topic" in names else None
 
     def of(self, queue: MessageQueue, span: Span) -> Iterator[pa.RecordBatch]:
-        """Raises OffsetOutOfRange, if that is wanted, when the span lacks messages that no filter took out."""
+        """The rows of a span. Raises OffsetOutOfRange with `failOnDataLoss` if messages are missing."""
         rows = pos = 0
         while pos < len(span.buffer):
             batch, pos = self._decode(queue, span, pos)

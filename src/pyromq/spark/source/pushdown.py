@@ -1,8 +1,8 @@
-"""Which part of a WHERE clause a batch read does itself, and which it hands back to Spark.
+"""Filter push-down of batch reads: which part of a WHERE clause a read applies itself, and what it leaves to Spark.
 
-A filter is only kept if it is applied completely: Spark does not look at it again. Columns that name a queue choose
+A filter is taken over only if it is applied completely: Spark does not check it again. Columns that name a queue choose
 queues, `queueOffset` trims ranges, `tags` go to the broker (which compares hashes) and to the decoder (which compares
-the text). `storeTimestamp` trims ranges too, but a trimmed range may still hold what does not match, so it is handed
+the text). `storeTimestamp` trims ranges, too, but a trimmed range may still hold other messages, so it is handed
 back as well.
 """
 
@@ -28,7 +28,7 @@ _PLACES = {"topic": "topics", "brokername": "brokers", "queueid": "queue_ids"}
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What filters ask for, all of them together. None does not care."""
+    """What all filters together ask for. None means any."""
 
     topics: frozenset[Any] | None = None
     brokers: frozenset[Any] | None = None
@@ -48,7 +48,7 @@ class Pushed:
         )
 
     def trim(self, each: QueueRange) -> list[QueueRange]:
-        """What is left of a range: one, none, or, for `queueOffset IN (…)`, several."""
+        """The rest of a range: one, none, or, for `queueOffset IN (…)`, several."""
         start = each.start if self.first is None else max(each.start, self.first)
         end = each.end if self.end is None else min(each.end, self.end)
         if self.offsets is None:
@@ -61,9 +61,9 @@ class Pushed:
 
 
 def push(filters: Iterable[spark.Filter], *, with_tags: bool = True) -> tuple[Pushed, list[spark.Filter]]:
-    """What to read for these filters, which are joined by AND, and those that Spark has to apply.
+    """What to read for these filters, joined by AND, and the filters that Spark must apply.
 
-    `with_tags` is False where the broker selects by something else already.
+    `with_tags` is False if the broker already selects by something else.
     """
     pushed = Pushed()
     handed_back = []
@@ -76,7 +76,7 @@ def push(filters: Iterable[spark.Filter], *, with_tags: bool = True) -> tuple[Pu
         if not is_complete:
             handed_back.append(each)
     if pushed.tags is not None:
-        # Spark asks for that with every comparison; a message with one of some tags has tags.
+        # Spark adds this to every comparison; a message that has one of some tags has tags.
         handed_back = [each for each in handed_back if _not_null(each) != "tags"]
     return pushed, handed_back
 
@@ -129,7 +129,7 @@ def _bounded(pushed: Pushed, column: str, each: Any) -> tuple[Pushed, bool] | No
 
 
 def _not_null(each: spark.Filter) -> str | None:
-    """The column that a filter wants not to be null, if that is all it wants."""
+    """The column of an IS NOT NULL filter, or None."""
     return each.attribute[0].lower() if isinstance(each, spark.IsNotNull) and len(each.attribute) == 1 else None
 
 
@@ -146,7 +146,7 @@ def _both(known: frozenset[Any] | None, values: frozenset[Any]) -> frozenset[Any
 
 
 def _can_be_asked_for(tag: Any) -> bool:
-    """Whether a tag expression can name it."""
+    """Whether a tag expression can contain this tag."""
     return isinstance(tag, str) and tag == tag.strip() and tag not in ("", "*") and "||" not in tag
 
 

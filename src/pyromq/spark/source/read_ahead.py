@@ -1,6 +1,6 @@
-"""The next item is made in a thread while the caller is busy with the one before.
+"""Reads ahead: a thread makes the next item while the caller works on the current one.
 
-A task turns records into rows and hands them to Spark, which takes about as long as it takes a broker to send the next.
+A task turns records into rows and hands them to Spark, which takes about as long as a broker takes to send the next.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ T = TypeVar("T")
 class ReadAhead(Generic[T]):
     """An iterator over `items`, one ahead. Errors come where their item would have been.
 
-    Until it is closed, `items` belongs to the thread. Closing it ends the thread: `interrupt` is called from outside of
-    it to end what `items` may be waiting for, with any error.
+    Until it is closed, `items` belongs to the thread. Closing ends the thread: `interrupt` is called from outside
+    to end whatever `items` waits for, with any error.
     """
 
     def __init__(self, items: Iterator[T], interrupt: Callable[[], None]) -> None:
         self._items = items
         self._interrupt = interrupt
         self._made: queue.SimpleQueue[tuple[T] | BaseException | None] = queue.SimpleQueue()
-        # Another one may be made; there is no room for more than that.
+        # One more may be made; there is no room for others.
         self._wanted = threading.Semaphore()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
@@ -60,5 +60,5 @@ class ReadAhead(Generic[T]):
                 self._made.put((next(self._items),))
         except StopIteration:
             self._made.put(None)
-        except BaseException as exc:  # the caller's, wherever it arose
+        except BaseException as exc:  # goes to the caller, wherever it arose
             self._made.put(exc)

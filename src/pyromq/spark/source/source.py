@@ -18,7 +18,7 @@ from pyromq.errors import ConfigError
 from ..push_filters import PushFilters
 from ..shipping import Shipped
 
-# Spark imports this module to learn the format: what reads is imported when something is read.
+# Spark imports this module to learn the format: import the readers only when needed.
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class RocketMQDataSource(Shipped, DataSource):
     """The format."""
 
-    # Spark plans with an instance of its own, and ends the batches of a stream with one that went through a pickle.
+    # Spark plans with its own instance, and ends the batches of a stream with a pickled copy.
     _was_planned = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class RocketMQDataSource(Shipped, DataSource):
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """All columns, or those of the option `columns`. The options go along, for tables in a catalog."""
+        """All columns, or those of the option `columns`. Carries the options, for tables in a catalog."""
         from .. import options as known
         from ..schema import spark_schema, with_metadata
 
@@ -88,7 +88,7 @@ class RocketMQDataSource(Shipped, DataSource):
         writers.refuse_overwrite(overwrite)
         options = self._sink_options()
         options.check_stream()
-        # Rows that are sent must not fail to be committed because a name server is away.
+        # A commit of sent rows must not fail because a name server is unreachable.
         return writers.RocketMQStreamWriter(writers.plan(schema, options, streams=True, afresh=not self._was_planned))
 
     def _sink_options(self) -> SinkOptions:
@@ -96,7 +96,7 @@ class RocketMQDataSource(Shipped, DataSource):
 
         kinds = (known.SourceOptions, known.SinkOptions)
         if not known.shown(kinds, self.options):
-            # Those of a table are in the metadata of its schema, but here that may be of the table selected from.
+            # A table's options are in the metadata of its schema, but here that may be the table selected from.
             raise ConfigError(
                 "no options given, so no topic to write to: Spark does not keep a table's options for writing; use "
                 "INSERT INTO t WITH (namesrv = '…', topic = '…') …, or a temporary view, which keeps them"
@@ -128,7 +128,7 @@ class RocketMQReader(Shipped, DataSourceReader):
         self.pushFilters = PushFilters(self)  # type: ignore[method-assign]  # on purpose
 
     def push(self, filters: list[Filter]) -> Sequence[Filter]:
-        """Take filters over; gives those that Spark has to apply."""
+        """Take over filters; returns those that Spark must apply."""
         from .pushdown import push
 
         self._pushed, handed_back = push(filters, with_tags=self._options.sql is None)
@@ -143,5 +143,5 @@ class RocketMQReader(Shipped, DataSourceReader):
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         from .pulls import PullPart, read
 
-        # Spark reads one empty partition when there is none.
+        # Spark reads one empty partition if there is none.
         return read(partition, self._options, self._schema) if isinstance(partition, PullPart) else iter(())

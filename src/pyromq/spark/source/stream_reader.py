@@ -1,8 +1,8 @@
 """The driver's side of a streaming read: how far the next micro-batch goes.
 
-What Spark does around it shapes this module (docs/spec/spark.md 1.3). It asks for the initial offset more than once and
+Spark's behaviour shapes this module (docs/spec/spark.md 1.3). It asks for the initial offset more than once and
 believes the last answer, so a batch carries its own start inside its end. It commits a batch only with the next one, so
-progress is reported when it asks for more. It asks without a pause, so nothing new is worth waiting for.
+progress is reported when it asks for more. It asks without a pause, so when nothing is new, we wait.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Estimates matter from so many bytes in a queue on; below, a batch is small whatever its messages are.
+# Estimates matter only above this many bytes in a queue; below, a batch is small in any case.
 _WORTH_A_SAMPLE = 4 << 20
 
 
 class RocketMQStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives on the driver as long as its query does; a copy of it, without connections, reads in the tasks."""
+    """Lives on the driver as long as its query; a copy without connections reads in the tasks."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
@@ -104,7 +104,7 @@ class RocketMQStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvail
 
 
 class StreamPlanner:
-    """Decides where micro-batches end, by what brokers say."""
+    """Decides where micro-batches end, from the offsets that brokers report."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -122,21 +122,21 @@ class StreamPlanner:
         self._link.close()
 
     def initial(self) -> StreamOffset:
-        """Where a new query starts: found out once, however often Spark asks."""
+        """Where a new query starts: determined once, however often Spark asks."""
         if self._initial is None:
             self._initial = self._link.run(self._find_initial())
         return self._initial
 
     def latest(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
-        """Where the batch ends that begins at `start`, which has been processed; `start` when nothing is to be done."""
+        """The end of the batch that begins at `start`, which has been processed; `start` if there is nothing to do."""
         return self._link.run(self._latest(start, limit))
 
     def seen(self) -> dict[MessageQueue, int]:
-        """The maximum offsets as last seen."""
+        """The last maximum offsets seen."""
         return {queue: maximum for queue, (_, maximum) in self._metadata.last.bounds.items()}
 
     def pin(self) -> None:
-        """Read what is there now and then no more."""
+        """Read up to the current end and no further."""
         sight = self._link.run(self._metadata.look_hard())
         self._target = {queue: maximum for queue, (_, maximum) in sight.bounds.items()}
 
@@ -169,14 +169,14 @@ class StreamPlanner:
             ends = await self._admitted(before, ends, limit)
         end = start.advance(ends, starts)
         if end.ends == given.ends and not given.initial:
-            # Not `end`: that something is unchanged is told by its text. And never a part of `given`, whose starts are
-            # those of the batch before.
+            # Not `end`: Spark compares offsets by their text. And never part of `given`, whose starts are
+            # those of the previous batch.
             return given
         self._batch_at = time.monotonic()
         return end
 
     async def _wait(self, start: StreamOffset) -> Sight:
-        """Nothing is new: wait a while for something that is."""
+        """Nothing is new: wait a while for messages."""
         deadline = time.monotonic() + self._options.offsets_wait_ms / 1000
         sight = self._metadata.last
         while (left := deadline - time.monotonic()) > 0:
@@ -187,7 +187,7 @@ class StreamPlanner:
         return sight
 
     def _checked(self, start: StreamOffset, sight: Sight) -> StreamOffset:
-        """`start` without queues that exist no more. Raises for what is lost, if that is wanted."""
+        """`start` without queues that no longer exist. Raises for lost messages with `failOnDataLoss`."""
         options = self._options
         for queue, offset in start.ends.items():
             if queue in sight.bounds:
@@ -212,7 +212,7 @@ class StreamPlanner:
     def _check_bounds(self, queue: MessageQueue, offset: int, minimum: int, maximum: int) -> None:
         fail = self._options.fail_on_data_loss
         if offset < minimum and fail:
-            # Without it the task starts at the minimum, and says so.
+            # Without it the task starts at the minimum, and logs the loss.
             what = f"{place(queue)}: offset {offset} was wanted, but the first is {minimum}"
             report_loss(what, minimum - offset, fail)
         if offset > maximum:
@@ -225,7 +225,7 @@ class StreamPlanner:
             logger.warning("%s; continuing there", what)
 
     def _check_gone(self, queue: MessageQueue, sight: Sight) -> None:
-        """A broker that is away is an outage and no loss, for a while."""
+        """For a while, an unreachable broker counts as an outage, not as a loss."""
         now = time.monotonic()
         since = self._gone_since.setdefault(queue, now)
         if since == now:
@@ -239,14 +239,14 @@ class StreamPlanner:
             ) from sight.failures.get(queue.broker_name)
 
     def _ends(self, start: StreamOffset, sight: Sight) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
-        """How far the queues go, and where those begin that are new since `start`."""
+        """The ends of the queues, and where queues new since `start` begin."""
         ends = {queue: maximum for queue, (_, maximum) in sight.bounds.items()}
         if self._target is not None:
             ends = {queue: self._target[queue] for queue in ends if queue in self._target}
         return ends, {queue: sight.bounds[queue][0] for queue in ends if queue not in start.ends}
 
     def _is_worth_a_batch(self, start: StreamOffset, sight: Sight) -> bool:
-        """Whether something is new, and enough of it if there is a least."""
+        """Whether there are new messages, and at least the minimum if one is set."""
         if not any(start.ends.get(queue) != maximum for queue, (_, maximum) in sight.bounds.items()):
             return False
         least = self._options.min_offsets_per_trigger
@@ -258,13 +258,13 @@ class StreamPlanner:
     async def _admitted(
         self, before: dict[MessageQueue, int], ends: dict[MessageQueue, int], limit: ReadLimit
     ) -> dict[MessageQueue, int]:
-        """`ends` cut down to what this batch may take: by Spark's limit and by our own, which it cannot combine."""
+        """`ends` cut down to what this batch may take: by Spark's limit and our own, which Spark cannot combine."""
         options = self._options
         rows = [options.max_offsets_per_trigger, limit.max_rows if isinstance(limit, ReadMaxRows) else None]
         sizes = [options.max_bytes_per_trigger, limit.max_bytes if isinstance(limit, ReadMaxBytes) else None]
         most_rows = min((each for each in rows if each is not None), default=None)
         most_bytes = min((each for each in sizes if each is not None), default=None)
-        # A queue that was made anew ends before it begins; its end is taken as it is.
+        # A recreated queue ends before it begins; its end is taken as it is.
         taken = {queue: max(before[queue], end) for queue, end in ends.items()}
         if most_rows is not None:
             taken = admit(before, taken, most_rows)
@@ -292,7 +292,7 @@ class StreamPlanner:
 
 
 def addresses_of(link: Link, queues: Mapping[MessageQueue, Any]) -> dict[str, dict[int, str]]:
-    """The addresses of the brokers that have these queues, as far as they are known."""
+    """The known addresses of the brokers that have these queues."""
     found: dict[str, dict[int, str]] = {}
     for topic in {queue.topic for queue in queues}:
         found.update(link.broker_addresses(topic))
@@ -300,6 +300,6 @@ def addresses_of(link: Link, queues: Mapping[MessageQueue, Any]) -> dict[str, di
 
 
 async def sampled(metadata: BrokerMetadata, found: Mapping[MessageQueue, tuple[int, int]]) -> dict[MessageQueue, float]:
-    """The mean sizes of messages where much is to be read."""
+    """The mean message sizes of queues with much to read."""
     large = {queue: start for queue, (start, end) in found.items() if (end - start) * FIRST_GUESS > _WORTH_A_SAMPLE}
     return await metadata.mean_sizes(large)

@@ -1,7 +1,7 @@
-"""The first message of a queue from some time on: exact, whatever a broker's own search makes of it.
+"""Finds the first message of a queue from some time on: exact, whatever the broker's own search returns.
 
-Times rise with offsets, so there is one place where messages begin to be young enough. Brokers of 5.x name it; those of
-4.9 give the nearest message, or any of several with equal times. Their answer is where to begin: a few messages
+Times rise with offsets, so there is one place where messages become recent enough. 5.x brokers return it; those of
+4.9 return the nearest message, or any of several with equal times. Their answer is the starting point: a few messages
 around it decide.
 """
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 async def first_at(minimum: int, maximum: int, guess: int, is_young: Callable[[int], Awaitable[bool]]) -> int:
     """The first offset from `minimum` on, before `maximum`, for which `is_young`; `maximum` if there is none.
 
-    Asks two questions if the guess is right, and otherwise a number that grows with the logarithm of its error.
+    Takes two requests if the guess is right, otherwise a number that grows with the logarithm of its error.
     """
-    low, high = minimum, maximum  # what lies before `low` is too old, `high` and what follows is young
+    low, high = minimum, maximum  # everything before `low` is too old, everything from `high` on is recent enough
     step = 1
     at = min(max(guess, minimum), maximum)
     if at < maximum and not await is_young(at):
