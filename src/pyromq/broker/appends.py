@@ -33,7 +33,10 @@ __all__ = ["Appends", "Stored"]
 
 
 class Appends:
-    """The way into the store. `arrived` is called with each queue that got messages, before any sender is answered."""
+    """The way into the store. `arrived` is called with each queue that got messages, before any sender is answered.
+
+    `appended` is called when the log has grown: slaves wait for it.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,9 @@ class Appends:
         gate: DurabilityGate,
         arrived: Callable[[ConsumeQueue], None],
         throughput: Throughput,
+        appended: Callable[[], None] = lambda: None,
     ) -> None:
+        self._appended = appended
         self._store = store
         self._gate = gate
         self._arrived = arrived
@@ -64,6 +69,7 @@ class Appends:
         except StoreNotWritable as exc:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, error=str(exc))
         self._arrived(queue)
+        self._appended()
         return result
 
     def flush(self) -> None:
@@ -85,4 +91,5 @@ class Appends:
         self._throughput.stored(len(results), self._store.log.end - log_end, took)
         for queue in dict.fromkeys([unit[0] for unit in units]):
             self._arrived(queue)
+        self._appended()
         self._gate.stored(units, stored, results)

@@ -25,6 +25,7 @@ from .clients.connected import Clients
 from .clients.consumer_calls import ConsumerCallProcessors, RebalanceNotices
 from .clients.queue_locks import QueueLocks
 from .clients.requests import ClientProcessors, LockProcessors
+from .config import BrokerRole
 from .context import Context, Tables
 from .durability import DurabilityGate
 from .fast_failure import FastFailure
@@ -42,6 +43,10 @@ from .pull import PullProcessor
 from .rediscovery import rediscover
 from .registration import Registration
 from .registration_requests import RegistrationRequests
+from .replication.config import ReplicationConfig
+from .replication.follower import Follower
+from .replication.master import Master
+from .replication.slaves import Copies, Slaves
 from .request_reply import ReplyProcessor
 from .send import SendProcessor
 from .send_back import SendBackProcessor
@@ -111,9 +116,19 @@ class Parts:
         requests = RegistrationRequests(live, tables.topics, address=address, ha_address=ha_address)
         self.registration = Registration(client, live, requests, tables.topics.set_order_topics)
         self.state = BrokerState(store.root, live, tables.topics, tables.groups, tables.offsets, store.disk)
-        self.gate = DurabilityGate(store, self.state, tables.topics, tables.groups, self.registration.settle)
+        slaves = Slaves()
+        self.master = Master(store.log, slaves, lambda: live.settings[ReplicationConfig])
+        is_sync_master = live.config.broker_role is BrokerRole.SYNC_MASTER
+        self.gate = DurabilityGate(
+            store,
+            self.state,
+            tables.topics,
+            tables.groups,
+            self.registration.settle,
+            Copies(slaves, lambda: live.settings[ReplicationConfig]) if is_sync_master else None,
+        )
         stats = Statistics(clock())
-        self._appends = Appends(store, self.gate, self._arrived, stats.throughput)
+        self._appends = Appends(store, self.gate, self._arrived, stats.throughput, self.master.appended)
         self.fast_failure = FastFailure(live, lambda: self.gate.waiting)
         context = self.context = Context(
             live=live,
@@ -144,6 +159,15 @@ class Parts:
             lambda: live.config.delay_offset_flush_interval,
         )
         self.state.keep(consumer_filters_file(store.root, store.disk), tables.filters)
+
+        self._ha_address = ha_address
+        self.follower = (
+            Follower(store, client, self._master_addresses, lambda: live.settings[ReplicationConfig], self._arrived)
+            if live.config.is_slave
+            else None
+        )
+        if self.follower is not None:
+            store.read_only = "this broker is a slave; its master takes messages"
 
         # What serves requests. The others that do are known by their table alone.
         parking = TimerParking(live, self.timers.congestion)
@@ -214,13 +238,14 @@ class Parts:
         """
         self.state.load()
         self.halves.load()
-        if self._live.config.timer_wheel:
+        if self._live.config.timer_wheel and self.follower is None:
             self.timer_upkeep.load()
             self._pops.load()
 
     def rediscover(self) -> None:
         """Bring back what the files lack and the store shows, and have it saved."""
-        rediscover(self._store, self.state, self.tables.topics, self.tables.groups)
+        if self.follower is None:  # a slave takes over what its master has
+            rediscover(self._store, self.state, self.tables.topics, self.tables.groups)
 
     # What goes on by itself
 
@@ -228,12 +253,12 @@ class Parts:
         """What runs while the broker does, but for the registration; each with its name."""
         yield "measure lag", self.fast_failure.run()
         yield "save state", self.state.run()
-        yield "deliver delayed messages", self.schedule.run()
-        if self._live.config.timer_wheel:
-            yield "deliver timers", self.timers.run()
-            yield "save timers", self.timer_upkeep.run()
-            yield from self._pops.services()
-        yield "check transactions", self.check_back.run()
+        if self.follower is not None:
+            # The master delivers, revives and checks; what comes of it is in its log.
+            yield "follow the master", self.follower.run()
+        else:
+            yield "look after slaves", self.master.run()
+            yield from self._delivery_services()
         yield "notify consumers", self.notices.run()
         yield "maintain store", self._maintain_store()
         yield "clean store", self._clean_store()
@@ -241,6 +266,21 @@ class Parts:
         yield "expire held pulls", self._expire_held_pulls()
         yield "sample statistics", self._sample_statistics()
         yield "stop slow consumers", self._stop_slow_consumers()
+
+    def _delivery_services(self) -> Iterator[tuple[str, Coroutine[None, None, None]]]:
+        yield "deliver delayed messages", self.schedule.run()
+        if self._live.config.timer_wheel:
+            yield "deliver timers", self.timers.run()
+            yield "save timers", self.timer_upkeep.run()
+            yield from self._pops.services()
+        yield "check transactions", self.check_back.run()
+
+    def _master_addresses(self) -> tuple[str | None, str | None]:
+        """Where a slave finds its master: the port of replication, and that of clients."""
+        registration = self.registration
+        given = self._live.settings[ReplicationConfig].master_address
+        ha_address = given or registration.master_ha_address or None
+        return (None if ha_address == self._ha_address else ha_address), registration.master_address or None
 
     async def _maintain_store(self) -> None:
         while True:
@@ -291,11 +331,12 @@ class Parts:
         """Keep all that is known for the next start. Everything has come to an end before this."""
         self._appends.flush()
         await self.gate.close()
-        if self._live.config.timer_wheel:
+        self.master.close()
+        if self._live.config.timer_wheel and self.follower is None:
             await self.timer_upkeep.close()
         flushed = asyncio.wrap_future(self._store.flushed())
         await asyncio.wait([flushed], timeout=_LAST_FLUSH)
-        if flushed.done() and flushed.exception() is None:
+        if flushed.done() and flushed.exception() is None and self.follower is None:
             await self._pops.settle()
         await self.state.close()
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyromq.errors import ConfigError
 from pyromq.protocol.bodies import DataVersion, MessageRequestMode
 from pyromq.protocol.names import TRACE_TOPIC
-from pyromq.remoting import ClientConfig, ServerConfig, TlsConfig, split_addresses
+from pyromq.remoting import ClientConfig, ServerConfig, TlsConfig, split_address, split_addresses
 from pyromq.remoting.log_levels import KEY as LOG_LEVEL
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels, with_levels_of
 from pyromq.remoting.tls import with_tls_file
@@ -26,6 +26,7 @@ from pyromq.settings.live import changed_by_request, log_change
 from pyromq.store.config import StoreConfig
 from pyromq.store.tags import parse_delay_levels
 
+from .replication.config import ReplicationConfig
 from .unused_config import JavaConfig, LaterConfig
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class BrokerConfig:
     broker_role: BrokerRole = option(
         "brokerRole",
         BrokerRole.ASYNC_MASTER,
-        "Master or slave. There is no replication yet: SYNC_MASTER keeps one copy and says so, SLAVE does not start.",
+        "ASYNC_MASTER answers without waiting for slaves, SYNC_MASTER once a slave has the message; a SLAVE follows.",
     )
     broker_ip1: str = option(
         "brokerIP1",
@@ -514,6 +515,7 @@ CONFIGS = (
     ClientConfig,
     TlsConfig,
     LogConfig,
+    ReplicationConfig,
     LaterConfig,
     JavaConfig,
 )
@@ -570,9 +572,21 @@ def check_settings(settings: Settings) -> None:
         raise ConfigError(f"namesrvAddr: {exc}", settings.origin("namesrvAddr")) from exc
     if config.is_slave and config.broker_id <= 0:
         raise ConfigError("brokerRole SLAVE needs a brokerId above 0", settings.origin("brokerRole"))
-    if config.is_slave:
-        reason = "brokerRole SLAVE is not available yet: replication is missing; use ASYNC_MASTER"
-        raise ConfigError(reason, settings.origin("brokerRole"))
+    replication = settings[ReplicationConfig]
+    for key, is_set in (
+        ("enableDLegerCommitLog", replication.dledger),
+        ("enableControllerMode", replication.controller_mode),
+    ):
+        if is_set:
+            raise ConfigError(
+                f"{key} is not available: use brokerRole SYNC_MASTER with a SLAVE for a second copy",
+                settings.origin(key),
+            )
+    if replication.master_address:
+        try:
+            split_address(replication.master_address)
+        except ValueError as exc:
+            raise ConfigError(f"haMasterAddress: {exc}", settings.origin("haMasterAddress")) from exc
     if config.acl_enable:
         raise ConfigError("aclEnable is not available yet: requests would not be checked", settings.origin("aclEnable"))
     store_config = settings[StoreConfig]
@@ -591,11 +605,8 @@ def cautions(settings: Settings) -> list[str]:
     """What is no reason to stop, and may not be what was meant: a sentence each, said at the start."""
     config = settings[BrokerConfig]
     found = []
-    if config.broker_role is BrokerRole.SYNC_MASTER:
-        found.append(
-            "brokerRole SYNC_MASTER: there is no replication yet, so this broker keeps the only copy of each message "
-            "and sends wait for no slave"
-        )
+    if config.broker_role is BrokerRole.SYNC_MASTER and settings[ReplicationConfig].in_sync_replicas < 2:
+        found.append("inSyncReplicas 1: this SYNC_MASTER waits for no slave")
     if config.namesrv_addr and config.fetch_namesrv_addr:
         found.append("fetchNamesrvAddrByAddressServer has no effect while namesrvAddr is set")
     if config.calc_filter_bitmap and not settings[StoreConfig].consume_queue_ext:

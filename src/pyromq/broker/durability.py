@@ -3,12 +3,14 @@
 What a broker acknowledges may need
 
     the log on disk       messages, under SYNC_FLUSH, unless their sender does not want to wait (WAIT)
+    the log on slaves     messages, of a SYNC_MASTER, unless their sender does not want to wait
     a file of settings    a topic or a group that is new or changed, and the messages to a topic that is new
     the name servers      a topic that is new: clients ask for its route as soon as they hear of it
 
 Those who wait for the same thing are answered together: one fsync, one write of topics.json, one registration. The gate
 alone turns "not yet" and "failed" into the statuses that clients know: a message that is stored, but perhaps not on
-disk, is FLUSH_DISK_TIMEOUT (10); a setting that cannot be saved is NotSaved, and has been taken back.
+disk, is FLUSH_DISK_TIMEOUT (10), one that no slave can be waited for SLAVE_NOT_AVAILABLE (11), one that slaves did not
+take in time FLUSH_SLAVE_TIMEOUT (12); a setting that cannot be saved is NotSaved, and has been taken back.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from .groups import GroupTable
     from .kept_files import BrokerState
+    from .replication.slaves import Copies
     from .topics import TopicTable
 
 logger = logging.getLogger(__name__)
@@ -61,6 +64,7 @@ class DurabilityGate:
     """Holds acknowledgements until they are true. Belongs to one event loop.
 
     `announce` tells the name servers what they lack of the topics, and returns when they have it or failed to take it.
+    `copies` are what a SYNC_MASTER waits for.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class DurabilityGate:
         topics: TopicTable,
         groups: GroupTable,
         announce: Callable[[], Awaitable[None]],
+        copies: Copies | None = None,
     ) -> None:
         self._store = store
         self._state = state
@@ -79,6 +84,7 @@ class DurabilityGate:
         self._loop = asyncio.get_running_loop()
         self._sync_flush = store.config.flush is FlushDiskType.SYNC_FLUSH
         self._sync_flush_timeout = store.config.sync_flush_timeout / 1000
+        self._copies = copies
         # Senders that wait, for whatever it is.
         self.waiting = 0
         self._turns: set[_Turn] = set()
@@ -93,49 +99,88 @@ class DurabilityGate:
 
     def stored(self, units: Sequence[Unit], told: Sequence[tuple[Stored, bool]], results: Sequence[PutResult]) -> None:
         """Messages were stored together. Tell each sender its results, those who wait for the disk when it has them."""
-        sync_flush = self._sync_flush
+        waits = self._sync_flush or self._copies is not None
         turn: list[tuple[Stored, Sequence[PutResult]]] = []
         at = 0
         for (tell, wait), (_, records) in zip(told, units, strict=True):
             count = len(records)
             part = results[at : at + count]
             at += count
-            if sync_flush and wait and part[0].status is _OK:
+            if waits and wait and part[0].status is _OK:
                 turn.append((tell, part))
             else:
                 tell(part)
         if turn:
-            self._wait_for_disk(_Turn(turn))
+            self._hold(_Turn(turn))
 
-    def _wait_for_disk(self, turn: _Turn) -> None:
+    def _hold(self, turn: _Turn) -> None:
         self._turns.add(turn)
         self.waiting += len(turn.senders)
+        turn.waits = self._sync_flush + (self._copies is not None)
+        if self._sync_flush:
+            self._wait_for_disk(turn)
+        if self._copies is not None:
+            self._wait_for_copies(turn, self._copies)
+
+    def _wait_for_copies(self, turn: _Turn, copies: Copies) -> None:
+        end = int(self._store.log.end)
+        timer: asyncio.TimerHandle | None = None
+
+        def had() -> None:
+            if timer is not None:
+                timer.cancel()
+            self._came(turn)
+
+        def late() -> None:
+            copies.slaves.forget(had)
+            self._came(turn, PutStatus.FLUSH_SLAVE_TIMEOUT, f"no slave has taken it within {seconds:g} s")
+
+        wanted = copies.wanted
+        if wanted and not copies.are_near(end):
+            self._came(turn, PutStatus.SLAVE_NOT_AVAILABLE, "no slave is near enough to wait for")
+            return
+        seconds = copies.timeout
+        timer = self._loop.call_later(seconds, late)
+        copies.slaves.when_had(end, wanted, had)
+
+    def _came(self, turn: _Turn, status: PutStatus = _OK, reason: str = "") -> None:
+        """One of the things that a turn waits for has come, or will not. What slaves say counts more than the disk."""
+        if status is not _OK and (turn.status is _OK or status is not PutStatus.FLUSH_DISK_TIMEOUT):
+            turn.status, turn.reason = status, reason
+        turn.waits -= 1
+        if not turn.waits:
+            self._answer(turn)
+
+    def _wait_for_disk(self, turn: _Turn) -> None:
+        is_over = False
         seconds = self._sync_flush_timeout
         late = f"the disk has not taken it within {seconds:g} s"
-        timer = self._loop.call_later(seconds, self._flushed, turn, late)
+
+        def done(failure: str | None) -> None:
+            nonlocal is_over
+            timer.cancel()
+            if not is_over:
+                is_over = True
+                self._came(turn, _OK if failure is None else PutStatus.FLUSH_DISK_TIMEOUT, failure or "")
+
+        timer = self._loop.call_later(seconds, done, late)
 
         def flushed(future: Future[None]) -> None:
             # In the flush thread, or here if the disk was faster.
             error = future.exception()
             self._loop.call_soon_threadsafe(done, None if error is None else str(error))
 
-        def done(failure: str | None) -> None:
-            timer.cancel()
-            self._flushed(turn, failure)
-
         self._store.flushed().add_done_callback(flushed)
 
-    def _flushed(self, turn: _Turn, failure: str | None) -> None:
-        if turn not in self._turns:
-            return  # too late: its senders were told that it took too long
+    def _answer(self, turn: _Turn) -> None:
         self._turns.discard(turn)
         self.waiting -= len(turn.senders)
         for tell, results in turn.senders:
-            if failure is None:
+            if turn.status is _OK:
                 tell(results)
             else:
                 # It is stored and can be read; whether it survives is unknown. Sent again, it would be there twice.
-                tell([result.with_status(PutStatus.FLUSH_DISK_TIMEOUT, failure) for result in results])
+                tell([result.with_status(turn.status, turn.reason) for result in results])
 
     # Topics and groups
 
@@ -259,7 +304,10 @@ class DurabilityGate:
 class _Turn:
     """Senders that wait for the same flush."""
 
-    __slots__ = ("senders",)
+    __slots__ = ("reason", "senders", "status", "waits")
 
     def __init__(self, senders: list[tuple[Stored, Sequence[PutResult]]]) -> None:
         self.senders = senders
+        self.waits = 0
+        self.status = _OK
+        self.reason = ""

@@ -2,7 +2,7 @@
 
 listenPort        every request
 listenPort - 2    the same without pulls; RocketMQ keeps it free of them so that sends never wait behind
-listenPort + 1    replication (or haListenPort); nobody is served there yet, so who connects is sent away
+listenPort + 1    replication (or haListenPort): slaves connect here; a slave itself sends everybody away
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Ports:
         self._vip_processors: dict[int, Processor] = {}
         self._servers: list[RemotingServer] = []
         self._ha: ListeningSocket | None = None
+        self._slave_connected: Callable[[socket.socket], None] = _send_away
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -83,7 +84,7 @@ class Ports:
         if self.port > VIP_PORT_OFFSET:
             self._servers.append(self._server(self.port - VIP_PORT_OFFSET, self._vip_processors))
         ha_config = dataclasses.replace(self._config, listen_port=self._ha_port or self.port + HA_PORT_OFFSET)
-        self._ha = ListeningSocket(ha_config, _send_away)
+        self._ha = ListeningSocket(ha_config, lambda sock: self._slave_connected(sock))
         self._open.callback(self._ha.close)
 
     def _server(self, port: int, processors: Mapping[int, Processor]) -> RemotingServer:
@@ -120,6 +121,10 @@ class Ports:
             server.endpoint.lateness = lateness
         self._processors.update(processors)
         self._vip_processors.update((code, each) for code, each in processors.items() if RULES[code].on_vip_port)
+
+    def serve_slaves(self, connected: Callable[[socket.socket], None]) -> None:
+        """Hand connections to the port of replication to `connected` from now on."""
+        self._slave_connected = connected
 
     def listen(self) -> None:
         """Take connections from now on. ConfigError if somebody else does so on one of the ports by now."""

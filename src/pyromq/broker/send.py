@@ -125,6 +125,7 @@ class SendProcessor:
         # Sizes of messages parked since the last count, by topic and queue.
         self._parked_sizes: dict[tuple[str, int], list[int]] = {}
         self._config = context.live.config
+        self._is_slave = self._config.is_slave
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -137,6 +138,10 @@ class SendProcessor:
         if self._gate.waiting >= self._config.send_queue_capacity:
             # The disk does not keep up, and each waiting sender keeps its message in memory.
             raise SystemBusy(_OVERLOAD)
+        if self._is_slave:
+            return self._refusal(
+                request, ResponseCode.SERVICE_NOT_AVAILABLE, f"{_NOT_AVAILABLE} this broker is a slave"
+            )
         return self._serve(connection, request)
 
     def _serve(self, connection: Connection, request: Command) -> Command | None:

@@ -1,7 +1,7 @@
 """RocketMQ's settings that have no effect here, accepted so that a `broker.conf` works unchanged.
 
 `JavaConfig` has settings of threads, buffers and Netty. `LaterConfig` has those of features
-that this broker does not have yet: replication and metrics.
+that this broker does not have yet, such as metrics.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ _NO_THREADS = "There are no thread pools; one event loop serves all requests."
 _NO_QUEUES = "These requests are answered as soon as they are read; maxRunningRequests limits those that wait."
 _NO_BUFFERS = "Netty is not used."
 _NO_POOL = "The page cache is the pool."
-_NO_REPLICATION = "This broker has no replication yet."
 _NO_METRICS = "This broker has no metrics yet."
 
 
@@ -99,14 +98,6 @@ class JavaConfig:
 class LaterConfig:
     """Settings of features that this broker does not have yet. They are kept and listed, but do nothing."""
 
-    slave_read: bool = option("slaveReadEnable", False, _NO_REPLICATION, no_effect=True)
-    ha_master_address: str = option("haMasterAddress", "", _NO_REPLICATION, no_effect=True)
-    ha_heartbeat: int = option("haSendHeartbeatInterval", 5000, _NO_REPLICATION, no_effect=True)
-    ha_housekeeping: int = option("haHousekeepingInterval", 20_000, _NO_REPLICATION, no_effect=True)
-    ha_batch: int = option("haTransferBatchSize", 32_768, _NO_REPLICATION, no_effect=True)
-    ha_fall_behind: int = option("haSlaveFallbehindMax", 268_435_456, _NO_REPLICATION, no_effect=True)
-    slave_timeout: int = option("slaveTimeout", 3000, _NO_REPLICATION, no_effect=True)
-    offset_check_in_slave: bool = option("offsetCheckInSlave", False, _NO_REPLICATION, no_effect=True)
     check_transactions: bool = option(
         "checkTransactionMessageEnable", False, "Transactions are always checked.", no_effect=True
     )

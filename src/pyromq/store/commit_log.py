@@ -157,7 +157,28 @@ class CommitLog:
             self._spare = self._allocator.submit(self._create, segment.end)
         return at
 
-    def _write(self, segment: Segment, data: bytes) -> None:
+    def begin_at(self, offset: PhysicalOffset) -> None:
+        """Let an empty log begin here, in the file that holds `offset`. OSError as for `write`."""
+        if self._segments:
+            raise StoreError(f"the commit log begins at {self.start} already")
+        self._add(self._create(offset - offset % self._file_size))
+        self.end = offset
+
+    def append_copy(self, data: bytes | memoryview) -> None:
+        """Append bytes of another log, which lie in one file there. OSError as for `write`.
+
+        They may be a part of a record, or a blank record with what is left of its file.
+        """
+        segment = self.segment_at(self.end)
+        if segment is None:
+            segment = self._next_segment(self.end)
+            self._add(segment)
+        self._write(segment, data)
+        self.end = PhysicalOffset(self.end + len(data))
+        if self._spare is None and 2 * (segment.end - self.end) < self._file_size:
+            self._spare = self._allocator.submit(self._create, segment.end)
+
+    def _write(self, segment: Segment, data: bytes | memoryview) -> None:
         at = self.end - segment.start
         try:
             if self._torn:

@@ -69,7 +69,7 @@ class Segment:
         """The offset of the first byte of the next segment."""
         return self.start + self.size
 
-    def write(self, data: bytes, at: int) -> None:
+    def write(self, data: bytes | memoryview, at: int) -> None:
         self._disk.write(self._fd if self._fd >= 0 else self._open(), data, at)
 
     def zero(self, at: int) -> None:

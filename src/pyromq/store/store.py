@@ -31,6 +31,7 @@ from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, 
 from .index.index import IndexFiles
 from .index.key_query import KeyQuery, find_by_key
 from .lock import StoreLock
+from .log_copy import LogCopy
 from .metadata.checkpoint import Checkpoint
 from .metadata.deleted_topics import DeletedTopics
 from .put import Appender, PutResult
@@ -117,6 +118,9 @@ class MessageStore:
         self._rounds_now = 0
         # Makes the filter bitmaps of a topic's messages; None if the topic has none.
         self.bitmaps: Callable[[str], Bitmap | None] | None = None
+        self._copy: LogCopy | None = None
+        # Why this store never takes messages: it holds a copy of another log. None if it does.
+        self.read_only: str | None = None
         # Why writing is refused at present, by cause; empty if it is not.
         self.refusals: dict[str, str] = {}
 
@@ -271,6 +275,11 @@ class MessageStore:
     @property
     def refusal(self) -> str | None:
         """Why messages are refused at present, or None."""
+        return self.failure or self.read_only
+
+    @property
+    def failure(self) -> str | None:
+        """What is wrong with the store, or None."""
         if self.flusher.error is not None:
             return f"a flush failed: {self.flusher.error}; restart on a healthy disk"
         return next(iter(self.refusals.values()), None)
@@ -289,12 +298,26 @@ class MessageStore:
         self._dispatched()
         return results
 
+    def append_copy(self, offset: int, data: bytes | memoryview) -> list[ConsumeQueue]:
+        """Append what the log of a master has at `offset`, see `LogCopy.append`. Gives the queues that got messages."""
+        if self.flusher.error is not None or _CLOSED in self.refusals:
+            raise StoreNotWritable(self.refusal or "")
+        if self._copy is None:
+            self._copy = LogCopy(self.log, self.queues, self.index, self._tags, self._deleted_topics.ends)
+        touched = self._copy.append(offset, data)
+        self._appender.last_timestamp = max(self._appender.last_timestamp, self._copy.last_timestamp)
+        try:
+            self._upkeep.after_put(touched)
+        except (OSError, StoreError) as exc:
+            self._queues_failed(exc)
+        return list(touched)
+
     def fits(self, queue: ConsumeQueue, record: MessageRecord) -> bool:
         """Whether `put` would accept the size of a message."""
         return self._appender.fits(queue, record)
 
     def _check_writable(self) -> None:
-        if self.refusals or self.flusher.error is not None:
+        if self.refusals or self.flusher.error is not None or self.read_only is not None:
             raise StoreNotWritable(self.refusal or "")
 
     def _dispatched(self) -> None:

@@ -44,6 +44,7 @@ def new_broker(folder, *sets, namesrv_addr=None, disk=None):
         f"listenPort={free_port()}",
         "bindAddress=127.0.0.1",
         "brokerIP1=127.0.0.1",
+        "brokerIP2=127.0.0.1",
         "brokerName=broker-a",
         "mappedFileSizeCommitLog=1m",
         "mappedFileSizeConsumeQueue=20000",

@@ -68,7 +68,7 @@ class RuntimeInfo:
             **self._disks(),
             **self._delayed(),
             "brokerActive": "true",
-            **({} if self._store.refusal is None else {"storeFailure": self._store.refusal}),
+            **({} if self._store.failure is None else {"storeFailure": self._store.failure}),
             **(_NO_TIMERS if self._timers is None else self._timers.collect()),
         }
 

@@ -1,0 +1,57 @@
+"""Settings of replication, under RocketMQ's own keys (docs/spec/ha.md 3). Times are milliseconds, as there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyromq.settings import option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationConfig:
+    """How a master sends its log, how a slave follows, and what a synchronous send waits for."""
+
+    in_sync_replicas: int = option(
+        "inSyncReplicas",
+        2,
+        "How many brokers must have a message before a SYNC_MASTER answers its producer, the master among them.",
+        min=1,
+        hot=True,
+    )
+    slave_timeout: int = option(
+        "slaveTimeout", 3000, "How long a SYNC_MASTER waits for slaves before it answers with 12.", min=1, hot=True
+    )
+    max_fall_behind: int = option(
+        "haSlaveFallbehindMax",
+        256 << 20,
+        "Bytes that the best slave may be behind. Beyond that a SYNC_MASTER does not wait, and answers with 11.",
+        min=1,
+        hot=True,
+    )
+    master_address: str = option(
+        "haMasterAddress", "", "Where a slave finds its master's haListenPort, if not by the name servers."
+    )
+    transfer_batch: int = option(
+        "haTransferBatchSize", 32_768, "Bytes of the log that a master sends in one frame.", min=1, max=(4 << 20) - 12
+    )
+    heartbeat_interval: int = option(
+        "haSendHeartbeatInterval", 5000, "After so much silence, masters and slaves send a heartbeat.", min=1, hot=True
+    )
+    silence: int = option(
+        "haHousekeepingInterval", 20_000, "A peer that was silent for so long is dropped.", min=1, hot=True
+    )
+    slave_read: bool = option(
+        "slaveReadEnable", False, "Send consumers that read far behind the end of the log to a slave.", hot=True
+    )
+    offset_check_in_slave: bool = option(
+        "offsetCheckInSlave",
+        False,
+        "A slave corrects offsets beyond its own end, although it may merely lag.",
+        hot=True,
+    )
+    dledger: bool = option(
+        "enableDLegerCommitLog", False, "Refused: this broker has no Raft log. Use SYNC_MASTER with slaves instead."
+    )
+    controller_mode: bool = option(
+        "enableControllerMode", False, "Refused: there is no fail-over yet. Use SYNC_MASTER with slaves instead."
+    )

@@ -1,0 +1,85 @@
+"""The slaves of a master: how far each has the log, and who waits for them. Decides only; `master` moves the bytes."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from .config import ReplicationConfig
+
+
+class Slaves:
+    """How far slaves have acknowledged the log. A slave is whatever it is called by; it counts once."""
+
+    def __init__(self) -> None:
+        self._ends: dict[Hashable, int] = {}
+        # Those who wait, in the order of the log: up to where, how many slaves, and whom to tell.
+        self._waiting: deque[tuple[int, int, Callable[[], None]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def furthest(self) -> int:
+        """How much of the log some slave has; 0 without any."""
+        return max(self._ends.values(), default=0)
+
+    def joined(self, slave: Hashable) -> None:
+        """A slave is connected. How far it is, it has yet to say."""
+        self._ends.setdefault(slave, 0)
+
+    def left(self, slave: Hashable) -> None:
+        self._ends.pop(slave, None)
+
+    def acknowledged(self, slave: Hashable, end: int) -> None:
+        """A slave has the log up to `end`: those who waited for that are told, in their order."""
+        self._ends[slave] = end
+        while self._waiting:
+            wanted, count, told = self._waiting[0]
+            if self.having(wanted) < count:
+                return
+            self._waiting.popleft()
+            told()
+
+    def having(self, end: int) -> int:
+        """How many slaves have the log up to `end`."""
+        return sum(reached >= end for reached in self._ends.values())
+
+    def are_near(self, end: int, furthest_behind: int) -> bool:
+        """Whether some slave is there that is not too far behind to be waited for."""
+        return bool(self._ends) and end - self.furthest < furthest_behind
+
+    def when_had(self, end: int, count: int, told: Callable[[], None]) -> None:
+        """Call `told` once `count` slaves have the log up to `end`."""
+        if not self._waiting and self.having(end) >= count:
+            told()
+        else:
+            self._waiting.append((end, count, told))
+
+    def forget(self, told: Callable[[], None]) -> None:
+        """Somebody does not wait any more."""
+        self._waiting = deque(entry for entry in self._waiting if entry[2] is not told)
+
+
+class Copies:
+    """What a SYNC_MASTER wants of its slaves. `config` gives the settings as they are now."""
+
+    def __init__(self, slaves: Slaves, config: Callable[[], ReplicationConfig]) -> None:
+        self.slaves = slaves
+        self._config = config
+
+    @property
+    def wanted(self) -> int:
+        """How many slaves must have a message; 0 if the master's own copy is enough."""
+        return self._config().in_sync_replicas - 1
+
+    @property
+    def timeout(self) -> float:
+        """Seconds to wait for them."""
+        return self._config().slave_timeout / 1000
+
+    def are_near(self, end: int) -> bool:
+        return self.slaves.are_near(end, self._config().max_fall_behind)
