@@ -99,7 +99,9 @@ def test_a_malformed_value_is_named_with_file_and_line(file):
     [
         (["namesrvAddr=localhost"], "is not an address of the form host:port"),
         (["brokerRole=SLAVE", "brokerId=0"], "needs a brokerId above 0"),
-        (["brokerRole=SLAVE", "brokerId=1"], "replication is missing"),
+        (["enableDLegerCommitLog=true"], "use brokerRole SYNC_MASTER with a SLAVE for a second copy"),
+        (["enableControllerMode=true"], "enableControllerMode is not available"),
+        (["brokerRole=SLAVE", "brokerId=1", "haMasterAddress=nowhere"], "haMasterAddress: .*nowhere"),
         (["aclEnable=true"], "aclEnable is not available yet"),
         (["messageDelayLevel=1s soon"], "'soon' is not a time"),
         (["storePathRootDir=/s", "storePathConsumeQueue=/q"], "storePathConsumeQueue cannot be /q: .* /s/consumequeue"),
@@ -129,9 +131,10 @@ def test_filter_bitmaps_are_said_to_need_a_place():
     assert "enableCalcFilterBitMap has no effect without enableConsumeQueueExt" in caution
 
 
-def test_a_sync_master_is_said_to_keep_the_only_copy():
-    [caution] = cautions(load_settings(sets=["brokerRole=SYNC_MASTER"]))
-    assert "there is no replication yet" in caution
+def test_a_sync_master_that_waits_for_no_slave_is_told_so():
+    assert cautions(load_settings(sets=["brokerRole=SYNC_MASTER"])) == []
+    [caution] = cautions(load_settings(sets=["brokerRole=SYNC_MASTER", "inSyncReplicas=1"]))
+    assert "waits for no slave" in caution
 
 
 # What follows from them

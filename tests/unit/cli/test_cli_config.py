@@ -45,7 +45,7 @@ def test_every_value_of_the_wrong_kind_is_told(validate):
 
 
 def test_what_has_no_effect_is_a_note_and_no_failure(validate):
-    code, remarks = validate("sendMessageThreadPoolNums=16\nhaMasterAddress=x\n")
+    code, remarks = validate("sendMessageThreadPoolNums=16\nfilterServerNums=1\n")
     assert (code, [level for _, level, _, _ in remarks]) == (0, ["note", "note"])
     assert remarks[0][3] == "has no effect: there are no thread pools; one event loop serves all requests"
 
@@ -61,10 +61,10 @@ def test_values_that_do_not_go_together_are_told(validate):
     assert "aclEnable is not available" in remark
 
 
-def test_a_sync_master_is_told_that_it_keeps_the_only_copy(validate):
-    code, [(_, level, _, remark)] = validate("brokerRole=SYNC_MASTER\n")
+def test_a_sync_master_that_waits_for_no_slave_is_told_so(validate):
+    code, [(_, level, _, remark)] = validate("brokerRole=SYNC_MASTER\ninSyncReplicas=1\n")
     assert (code, level) == (1, "warning")
-    assert "keeps the only copy" in remark
+    assert "waits for no slave" in remark
 
 
 def test_a_place_that_the_store_does_not_use_is_an_error(validate, tmp_path):

@@ -171,13 +171,10 @@ async def test_a_setting_that_is_changed_is_in_effect_saved_and_shown(configure,
 
 async def test_a_change_without_effect_says_so_in_its_answer(configure, caplog):
     update, get = configure(LiveConfig(load_settings()))
-    response = await update(b"slaveReadEnable=true\nbrokerPermission=4\n")
-    assert (response.code, response.remark) == (
-        0,
-        "slaveReadEnable has no effect: this broker has no replication yet",
-    )
+    response = await update(b"filterServerNums=1\nbrokerPermission=4\n")
+    assert (response.code, response.remark) == (0, "filterServerNums has no effect: brokers filter messages themselves")
     assert response.remark in caplog.text
-    assert b"\nslaveReadEnable=true\n" in get().body
+    assert b"\nfilterServerNums=1\n" in get().body
 
 
 async def test_what_was_saved_is_there_after_a_restart(tmp_path, now):
