@@ -1,0 +1,100 @@
+"""Masters and slaves of different makes: the log of one is the log of the other, byte by byte (docs/spec/ha.md 8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.interop import wire
+from tests.interop.apache import CLUSTER, Broker
+from tests.interop.peers import NameServer
+from tests.interop.process import wait_until
+from tests.interop.pyromq_up import PyroMQ
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.interop
+
+PAIR, TOPIC = "pair", "T"
+COPIED_WITHIN = 60.0
+FILE = 1 << 20
+VERSIONS = ("4.9.7", "5.5.0")
+
+
+def log(folder: Path) -> dict[str, bytes]:
+    """The files of a commit log without the zeros behind its end."""
+    files = {path.name: path.read_bytes().rstrip(b"\0") for path in sorted((folder / "commitlog").iterdir())}
+    return {name: data for name, data in files.items() if data}
+
+
+def send(address: str, count: int, size: int = 1000) -> None:
+    with wire.Connection(address) as connection:
+        for number in range(count):
+            wire.send(connection, TOPIC, number % 4, b"%d-" % number + b"x" * size, TAGS="a", KEYS=f"k{number}")
+
+
+def create(address: str) -> None:
+    with wire.Connection(address) as connection:
+        wire.create_topic(connection, TOPIC, 4)
+
+
+def copied(master: Path, slave: Path) -> bool:
+    theirs = log(slave) if (slave / "commitlog").exists() else {}
+    return bool(theirs) and theirs == log(master)
+
+
+def settings(role: str, broker_id: int) -> dict[str, Any]:
+    return {"brokerRole": role, "brokerId": broker_id, "brokerIP2": "127.0.0.1", "mappedFileSizeCommitLog": FILE}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.scenario("ha 1")
+def test_a_slave_of_ours_follows_a_master_of_theirs(java_packages: None, tmp_path: Path, version: str) -> None:
+    (tmp_path / "theirs").mkdir()
+    with NameServer(f"apache-{version}", tmp_path / "namesrv") as namesrv:
+        master = Broker(version, tmp_path / "theirs", namesrv.address, name=PAIR, **settings("ASYNC_MASTER", 0))
+        with master.process:
+            master.wait_until_booted()
+            create(master.address)
+            send(master.address, 20)
+            own: dict[str, Any] = {"brokerClusterName": CLUSTER, "brokerName": PAIR, **settings("SLAVE", 1)}
+            with PyroMQ(tmp_path / "ours", namesrv=namesrv.address, **own):
+                ours, theirs = tmp_path / "ours" / "data", tmp_path / "theirs" / "store"
+                wait_until(lambda: copied(theirs, ours), COPIED_WITHIN, "the slave has the log")
+                send(master.address, 2000)  # into the next files
+                wait_until(lambda: copied(theirs, ours), COPIED_WITHIN, "the slave has the rest")
+                assert len(log(theirs)) > 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.scenario("ha 2")
+def test_a_slave_of_theirs_follows_a_master_of_ours(java_packages: None, tmp_path: Path, version: str) -> None:
+    (tmp_path / "theirs").mkdir()
+    with NameServer("ours", tmp_path / "namesrv") as namesrv:
+        own: dict[str, Any] = {"brokerClusterName": CLUSTER, "brokerName": PAIR, **settings("SYNC_MASTER", 0)}
+        with PyroMQ(tmp_path / "ours", namesrv=namesrv.address, **own) as master:
+            create(master.address)
+            slave = Broker(version, tmp_path / "theirs", namesrv.address, name=PAIR, **settings("SLAVE", 1))
+            with slave.process:
+                slave.wait_until_booted()
+                ours, theirs = tmp_path / "ours" / "data", tmp_path / "theirs" / "store"
+                with wire.Connection(master.address) as connection:
+                    ext: dict[str, object] = {
+                        "a": "p",
+                        "b": TOPIC,
+                        "c": "TBW102",
+                        "d": 4,
+                        "e": 0,
+                        "f": 0,
+                        "g": 1,
+                        "h": 0,
+                    }
+
+                    def is_acknowledged() -> bool:
+                        return connection.ask(310, b"hello", **ext).code == 0
+
+                    wait_until(is_acknowledged, COPIED_WITHIN, "a message waits for the slave, and the slave has it")
+                send(master.address, 2000)
+                wait_until(lambda: copied(ours, theirs), COPIED_WITHIN, "the slave has the log")
+                assert len(log(ours)) > 1
