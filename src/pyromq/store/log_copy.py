@@ -51,7 +51,7 @@ class LogCopy:
     def append(self, offset: int, data: bytes | memoryview) -> dict[ConsumeQueue, None]:
         """Append what the master's log has at `offset`. Gives the queues that got messages.
 
-        StoreError if it does not continue this log, CorruptRecord if it is no log, OSError if the disk does not take it.
+        StoreError if it does not continue this log, CorruptRecord if it is no log, OSError if the disk refuses it.
         """
         log = self._log
         if not log.segments and offset != log.end:

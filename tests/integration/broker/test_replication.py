@@ -301,7 +301,7 @@ class FakeMaster:
     """Sends what a test likes to whichever slave connects."""
 
     def __init__(self, server, connections):
-        self.address = "127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         self._connections = connections
 
     async def slave(self):
