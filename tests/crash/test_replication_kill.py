@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.crash.lives import SMALL, chances
-from tests.integration.broker.command_kit import free_port, line_with, started, stop
+from tests.integration.broker.command_kit import line_with, started, stop
 from tests.integration.broker.life_kit import Peer, new_name_server
+from tests.ports import free_port
 
 from pyromq.errors import PyroMQError
 from pyromq.protocol.codes import RequestCode
