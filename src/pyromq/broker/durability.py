@@ -192,7 +192,7 @@ class DurabilityGate:
         if self._settling is None:
             self._settling = self._loop.create_task(self._settle(), name="settle topics")
 
-    def group_changed(self, group: str) -> None:
+    def group_changed(self, group: str | None) -> None:
         """To be called after each change of the groups: has it saved, with all other changes of this turn."""
         self._loop.call_soon(self._state.groups.save_soon)
 

@@ -25,18 +25,18 @@ logger = logging.getLogger(__name__)
 class GroupTable:
     """All subscription groups by name, with or without consumers. Producer groups are not among them.
 
-    `changed` is called after each change with the group's name. Each change sets `dirty`; saving the table
-    clears it. Changes that cannot be saved are rolled back.
+    `changed` is called after each change with the group's name, or with None when several changed. Each change sets
+    `dirty`; saving the table clears it. Changes that cannot be saved are rolled back.
     """
 
     def __init__(self, live: LiveConfig, clock: Callable[[], int]) -> None:
         self._live = live
         self._clock = clock
-        self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
+        self._groups = _built_in()
         # From 5.x: which topics a group may not consume. Kept so that the file stays complete.
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion(timestamp=clock())
-        self.changed: Callable[[str], None] | None = None
+        self.changed: Callable[[str | None], None] | None = None
         self.dirty = False
         self._said_full = False
         self._unsaved: Unsaved[SubscriptionGroupConfig] = Unsaved()
@@ -144,3 +144,23 @@ class GroupTable:
         self.dirty = False
         if len(self._groups) > len(saved.subscription_group_table):
             self._bump()
+
+    def take_over(self, masters: SubscriptionGroupWrapper) -> bool:
+        """Become what the master's table is, version included; built-in groups that it lacks stay.
+
+        False if it is that already.
+        """
+        if masters.data_version == self.data_version:
+            return False
+        self._groups = _built_in() | masters.subscription_group_table
+        self._forbidden = dict(masters.forbidden_table)
+        self._unsaved = Unsaved()
+        self.data_version = masters.data_version
+        self.dirty = True
+        if self.changed is not None:
+            self.changed(None)
+        return True
+
+
+def _built_in() -> dict[str, SubscriptionGroupConfig]:
+    return {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}

@@ -96,7 +96,8 @@ class TopicTable:
     def __init__(self, live: LiveConfig, clock: Callable[[], int]) -> None:
         self._live = live
         self._clock = clock
-        self._topics = {topic.topic_name: topic for topic in built_in_topics(live.config)}
+        self._built_in = {topic.topic_name: topic for topic in built_in_topics(live.config)}
+        self._topics = self._built_in.copy()
         self.system_topics = _SYSTEM | self._topics.keys()
         self.data_version = DataVersion(timestamp=clock())
         self.changed: Callable[[str | None], None] | None = None
@@ -312,6 +313,28 @@ class TopicTable:
             self._topics[TEMPLATE_TOPIC] = repaired
         if repaired is not None or len(self._topics) > len(saved.topic_config_table):
             self._bump()
+
+    def take_over(self, masters: TopicConfigSerializeWrapper) -> bool:
+        """Become what the master's table is, version included; built-in topics that it lacks stay.
+
+        False if it is that already. Topics that are the same on both sides keep their TopicConfig.
+        """
+        if masters.data_version == self.data_version:
+            return False
+        before, theirs = self._topics, masters.topic_config_table
+        self._topics = {
+            name: topic if before.get(name) != topic else before[name]
+            for name, topic in (self._built_in | theirs).items()
+        }
+        # The new version has nothing to do with those before it: whoever knows one of them is told everything.
+        self._untold_counter = 1 + max(self._untold_counter, self.data_version.counter, masters.data_version.counter)
+        self._change_counters.clear()
+        self._unsaved = Unsaved()
+        self.data_version = masters.data_version
+        self.dirty = True
+        if self.changed is not None:
+            self.changed(None)
+        return True
 
 
 def _topic(name: str, queues: int, perm: int = _READ_WRITE, sys_flag: int = 0) -> TopicConfig:

@@ -126,3 +126,26 @@ def test_groups_may_be_deleted_while_somebody_walks_through_them():
     for each in groups:
         groups.delete(each.group_name)
     assert len(groups) == 0
+
+
+def test_a_slave_takes_over_the_groups_and_the_version_of_its_master():
+    groups = table()
+    groups.update(group("mine"))
+    told: list[str | None] = []
+    groups.changed = told.append
+    groups.dirty = False
+    masters = SubscriptionGroupWrapper(
+        data_version=DataVersion(counter=7, timestamp=NOW - 5),
+        forbidden_table={"theirs": {"T": 1}},
+        subscription_group_table={"theirs": group("theirs", retry_max_times=3)},
+    )
+    assert groups.take_over(masters)
+    assert "mine" not in groups
+    assert groups.find("theirs") == group("theirs", retry_max_times=3)
+    assert "TOOLS_CONSUMER" in groups  # built in, although the master lacks it
+    assert groups.snapshot().forbidden_table == {"theirs": {"T": 1}}
+    assert groups.data_version == masters.data_version
+    assert (groups.dirty, told) == (True, [None])
+    groups.dirty = False
+    assert not groups.take_over(masters)
+    assert not groups.dirty

@@ -407,3 +407,63 @@ def test_a_table_loaded_from_a_snapshot_is_equal_and_the_version_counts_the_chan
     again.load(topics.snapshot())
     assert again.snapshot() == topics.snapshot()
     assert not again.dirty
+
+
+# What a slave takes over
+
+
+def masters_table(*topics, counter=7):
+    version = DataVersion(counter=counter, timestamp=NOW - 5)
+    return TopicConfigSerializeWrapper(
+        data_version=version, topic_config_table={each.topic_name: each for each in topics}
+    )
+
+
+def test_a_slave_takes_over_the_topics_and_the_version_of_its_master():
+    topics = table()
+    topics.update(topic("mine"))
+    told: list[str | None] = []
+    topics.changed = told.append
+    topics.dirty = False
+    masters = masters_table(topic("theirs", 9), topic(TEMPLATE_TOPIC, 2))
+    assert topics.take_over(masters)
+    assert "mine" not in topics
+    assert topics.get("theirs") == topic("theirs", 9)
+    assert topics.get(TEMPLATE_TOPIC) == topic(TEMPLATE_TOPIC, 2)
+    assert "SELF_TEST_TOPIC" in topics  # built in, although the master lacks it
+    assert topics.data_version == masters.data_version
+    assert (topics.dirty, told) == (True, [None])
+
+
+def test_nothing_is_taken_over_from_a_master_with_the_same_version():
+    topics = table()
+    topics.take_over(masters_table(topic("theirs")))
+    topics.dirty = False
+    assert not topics.take_over(masters_table(topic("others")))
+    assert (topics.dirty, "theirs" in topics, "others" in topics) == (False, True, False)
+
+
+def test_a_topic_that_is_the_same_on_both_sides_stays_the_same_object():
+    topics = table()
+    known = topics.ensure("T", 4)
+    topics.take_over(masters_table(topic("T", 4), topic("U")))
+    assert topics.get("T") is known
+
+
+@pytest.mark.parametrize("counter", [0, 1, 2, 3, 50])
+def test_after_a_take_over_everything_is_told_whatever_version_somebody_has(counter):
+    topics = table()
+    for name in "ABC":
+        topics.update(topic(name))
+    known = [0, 1, 2, topics.data_version.counter]
+    topics.take_over(masters_table(topic("T"), counter=counter))
+    assert [topics.changed_since(each) for each in [*known, counter]] == [None] * 5
+
+
+def test_what_was_taken_over_is_not_taken_back():
+    topics = table()
+    topics.update(topic("T", 4))
+    topics.take_over(masters_table(topic("T", 9)))
+    topics.writing()
+    topics.take_back()
+    assert topics.get("T") == topic("T", 9)

@@ -153,3 +153,15 @@ class ConsumerOffsets:
             self._groups.setdefault(group, {})[topic] = queues.copy()
         self._data_version = saved.data_version
         self.dirty = False
+
+    def merge(self, masters: ConsumerOffsetTable) -> None:
+        """Take the offsets that the master has, also where they are smaller. Those that only this broker has stay."""
+        for name, queues in masters.offset_table.items():
+            topic, separator, group = name.partition(_SEPARATOR)
+            known = self._queues(group, topic)
+            if separator and queues.items() - known.items():
+                self._groups.setdefault(group, {})[topic] = known | queues
+                self.dirty = True
+        if masters.data_version is not None and masters.data_version != self._data_version:
+            self._data_version = masters.data_version
+            self.dirty = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -91,8 +92,9 @@ class OffsetProcessors:
         self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return request.reply()
 
-    def all_offsets(self, connection: Connection, request: Command) -> Command:
-        return request.reply(body=self._offsets.snapshot().encode())
+    async def all_offsets(self, connection: Connection, request: Command) -> Command:
+        # Each slave asks every few seconds, and a hundred thousand offsets take a while to write down.
+        return request.reply(body=await asyncio.to_thread(self._offsets.snapshot().encode))
 
     def correction(self, connection: Connection, request: Command) -> Command:
         header = request.header(QueryCorrectionOffset)

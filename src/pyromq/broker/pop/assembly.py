@@ -64,7 +64,7 @@ class PopParts:
         self._waiting = pop.held, pop.notifications
         self._reviver = Reviver(context, tables, pop, delivered_before)
         state.keep(pop_orders_file(store.root), orders)
-        modes = RequestModes()
+        modes = self.modes = RequestModes()
         modes_file = state.keep(request_modes_file(store.root), modes)
 
         longest_topic = _LONGEST_TOPIC_49 if store.config.compatible_49 else _LONGEST_TOPIC

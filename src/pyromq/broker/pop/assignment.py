@@ -74,6 +74,14 @@ class RequestModes:
         self._by_topic = {topic: dict(groups) for topic, groups in saved.message_request_mode_map.items()}
         self.dirty = False
 
+    def take_over(self, masters: MessageRequestModeTable) -> bool:
+        """Become what the master's table is. False if it is that."""
+        if masters == self.snapshot():
+            return False
+        self.load(masters)
+        self.dirty = True
+        return True
+
 
 class AssignmentProcessors:
     """Assigns queues. `name_servers` gives their addresses, to look up routes; `saved` waits for the modes' file."""

@@ -196,3 +196,23 @@ def test_the_table_agrees_with_a_plain_dict_and_survives_its_file(commits):
             assert set(each.topics_of(name)) == {topic for group, topic, _ in model if group == name}
             assert set(each.groups_of(name)) == {group for group, topic, _ in model if topic == name}
     assert table.dirty == bool(model)
+
+
+def test_offsets_of_the_master_win_and_those_that_it_lacks_stay():
+    table = offsets(g={"T": {0: 10, 1: 4}}, h={"T": {0: 2}})
+    table.merge(ConsumerOffsetTable(offset_table={"T@g": {0: 3, 2: 1}, "U@i": {0: 8}, "no separator": {0: 1}}))
+    assert table.of("g", "T") == {0: 3, 1: 4, 2: 1}
+    assert table.of("h", "T") == {0: 2}
+    assert table.of("i", "U") == {0: 8}
+    assert sorted(table.groups()) == ["g", "h", "i"]
+    assert table.dirty
+
+
+def test_offsets_that_the_master_has_as_well_leave_the_table_clean():
+    table = offsets(g={"T": {0: 10, 1: 4}})
+    table.merge(ConsumerOffsetTable(offset_table={"T@g": {0: 10}}))
+    assert not table.dirty
+    version = DataVersion(counter=3)
+    table.merge(ConsumerOffsetTable(data_version=version, offset_table={}))
+    assert table.dirty
+    assert table.snapshot().data_version == version

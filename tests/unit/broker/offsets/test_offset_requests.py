@@ -161,7 +161,7 @@ async def test_a_request_without_a_field_that_it_needs_says_which(broker, code, 
 async def test_all_offsets_are_the_content_of_their_file(broker):
     broker.ask(15, consumerGroup="g", topic="T", queueId=0, commitOffset=5)
     broker.ask(15, consumerGroup="g", topic="T", queueId=1, commitOffset=6)
-    reply = broker.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
+    reply = await broker.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
     assert reply.body_bytes == b'{"offsetTable":{"T@g":{"0":5,"1":6}}}'
 
 
