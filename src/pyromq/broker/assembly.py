@@ -52,7 +52,7 @@ from .send import SendProcessor
 from .send_back import SendBackProcessor
 from .stats.runtime_info import RuntimeInfo
 from .stats.statistics import Statistics
-from .timers.checkpoint import TimerCheckpoint
+from .timers.checkpoint import TimerCheckpoint, encode_progress
 from .timers.delivery import TimerService
 from .timers.figures import TimerFigures
 from .timers.parking import TimerParking
@@ -225,7 +225,7 @@ class Parts:
             **groups.table(),
             **ConsumptionProcessors(tables, context.address).table(),
             **SettingsProcessors(live, clock, self._settings_file.save, self._settings_changed).table(),
-            **FigureProcessors(info, stats, delay_offsets).table(),
+            **FigureProcessors(info, stats, delay_offsets, self._timer_checkpoint).table(),
             **ProgressProcessors(context, tables, Progress(context, tables)).table(),
             **CleaningProcessors(store, tables.topics, self._delete_queues).table(),
             **LookupProcessors(store, tables.clients, tables.filters).table(),
@@ -281,6 +281,12 @@ class Parts:
         given = self._live.settings[ReplicationConfig].master_address
         ha_address = given or registration.master_ha_address or None
         return (None if ha_address == self._ha_address else ha_address), registration.master_address or None
+
+    def _timer_checkpoint(self) -> bytes | None:
+        """How far timers are, as slaves copy it."""
+        if self.follower is not None or not self._live.config.timer_wheel:
+            return None
+        return encode_progress(self.timers.progress(), self._clock())
 
     async def _maintain_store(self) -> None:
         while True:

@@ -92,20 +92,29 @@ class SettingsProcessors:
 
 
 class FigureProcessors:
-    """What the broker has counted, and how far delayed messages were delivered."""
+    """What the broker has counted, and how far delayed messages were delivered.
+
+    `timers` gives the checkpoint of timers as slaves copy it, or None where none are delivered.
+    """
 
     def __init__(
-        self, info: RuntimeInfo, statistics: Statistics, delay_offsets: Callable[[], DelayOffsetTable]
+        self,
+        info: RuntimeInfo,
+        statistics: Statistics,
+        delay_offsets: Callable[[], DelayOffsetTable],
+        timers: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         self._info = info
         self._statistics = statistics
         self._delay_offsets = delay_offsets
+        self._timers = timers
 
     def table(self) -> dict[int, Processor]:
         return {
             RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
             RequestCode.VIEW_BROKER_STATS_DATA: self.view_stats,
             RequestCode.GET_ALL_DELAY_OFFSET: self.delay_offsets,
+            RequestCode.GET_TIMER_CHECK_POINT: self.timer_checkpoint,
         }
 
     def runtime_info(self, connection: Connection, request: Command) -> Command:
@@ -120,6 +129,12 @@ class FigureProcessors:
 
     def delay_offsets(self, connection: Connection, request: Command) -> Command:
         return request.reply(body=self._delay_offsets().encode())
+
+    def timer_checkpoint(self, connection: Connection, request: Command) -> Command:
+        checkpoint = self._timers()
+        if checkpoint is None:
+            raise ServerError("The checkpoint is null")
+        return request.reply(body=checkpoint)
 
 
 class ProgressProcessors:

@@ -19,7 +19,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyromq.errors import StoreError
+from pyromq.errors import RemoteProtocolError, StoreError
 from pyromq.store.disk import Disk
 from pyromq.store.format import CONFIG
 
@@ -34,6 +34,7 @@ _THEIRS = struct.Struct(
     "q"  # queue offset of the master, the same here
     "qqq"  # data version: state, time stamp, counter
 )
+_CHECKPOINT_51 = struct.Struct(">qqqq")  # theirs without a data version, as early 5.x sends it to slaves
 _OURS_AT = 64
 _OURS = struct.Struct(
     ">8s"  # magic: our part, and its layout
@@ -79,6 +80,19 @@ class TimerProgress:
         if out < self.done_before or (out < self.step_end and offset < self.step_offset):
             return True
         return any(offset < before and out < end for before, end in self.earlier)
+
+
+def encode_progress(progress: TimerProgress, now: int) -> bytes:
+    """What slaves copy (60): RocketMQ's part of the file. They have the timers in their log, so the offset is exact."""
+    return _THEIRS.pack(progress.done_before, 0, progress.queue_offset, progress.queue_offset, 0, now, 0)
+
+
+def decode_progress(data: bytes, log_place: int) -> TimerProgress:
+    """What a master told, while the log ended at `log_place`. RemoteProtocolError if it is too short."""
+    if len(data) < _CHECKPOINT_51.size:
+        raise RemoteProtocolError(f"a timer checkpoint has {_CHECKPOINT_51.size} bytes or more, not {len(data)}")
+    done_before, _, _, queue_offset = _CHECKPOINT_51.unpack_from(data)
+    return TimerProgress(max(done_before, 0), max(queue_offset, 0), log_place=log_place)
 
 
 class TimerCheckpoint:

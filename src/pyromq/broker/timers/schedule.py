@@ -57,7 +57,7 @@ class ScheduleService:
         self._clock = context.clock
         self._stats = context.stats
         self._cluster_name = context.live.config.cluster_name
-        self.kept = KeptOffsets(self, context.store)
+        self.kept = KeptOffsets(self, context.store, copied=context.live.config.is_slave)
         self._under_way: set[int] = set()  # levels whose last messages are not stored yet
         self.offsets: dict[int, int] = {}
         self.dirty = False
@@ -75,7 +75,15 @@ class ScheduleService:
         """Continue from these offsets, or further if the log shows that messages were delivered since."""
         self.offsets = {level: offset for level, offset in saved.offset_table.items() if level > 0}
         self.dirty = self._pass_delivered(saved.log_table or {})
-        self.kept.restart(self.offsets, self._all_levels)
+        self.kept.restart(self.offsets, self._all_levels, int(self._store.log.end))
+
+    def take_over(self, masters: DelayOffsetTable, place: int) -> None:
+        """Stand where the master does. From `place` on, the log may have more that it delivered."""
+        offsets = {level: offset for level, offset in masters.offset_table.items() if level > 0}
+        if offsets != self.offsets:
+            self.offsets = offsets
+            self.dirty = True
+        self.kept.restart(offsets, self._all_levels, place)
 
     def _pass_delivered(self, noted: dict[int, int]) -> bool:
         """Move past what the log shows as delivered; returns whether it was searched. Levels deliver in queue order."""
@@ -202,12 +210,14 @@ class KeptOffsets:
 
     An offset is not saved before the messages delivered up to it are on disk. Otherwise a power failure could take
     them, and the level would continue after them. The file also says where in the log to look for later deliveries
-    (see `delivered`), so it is also rewritten when much was written to the log.
+    (see `delivered`), so it is also rewritten when much was written to the log. A slave's offsets are `copied`: its
+    log goes on with what the master delivers, so the place stays where it was when the master sent them.
     """
 
-    def __init__(self, service: ScheduleService, store: MessageStore) -> None:
+    def __init__(self, service: ScheduleService, store: MessageStore, *, copied: bool = False) -> None:
         self._service = service
         self._store = store
+        self._copied = copied
         self._offsets: dict[int, int] = {}
         # How far the log must be on disk before a level may be saved at an offset.
         self._moves: deque[tuple[int, int, int]] = deque()
@@ -229,9 +239,9 @@ class KeptOffsets:
     def load(self, saved: DelayOffsetTable) -> None:
         self._service.load(saved)
 
-    def restart(self, offsets: dict[int, int], levels: Iterable[int]) -> None:
+    def restart(self, offsets: dict[int, int], levels: Iterable[int], place: int) -> None:
         self._offsets = dict(offsets)
-        self._places = dict.fromkeys(levels, int(self._store.log.end))
+        self._places = dict.fromkeys(levels, place)
         self._moves.clear()
 
     def moved_on(self, level: int, offset: int) -> None:
@@ -248,7 +258,7 @@ class KeptOffsets:
             self._service.dirty = True
         moving = {level for _, level, _ in self._moves}
         for level in self._places:
-            if level not in moving and not self._service.is_under_way(level):
+            if level not in moving and not self._copied and not self._service.is_under_way(level):
                 self._places[level] = flushed
         self._noted = flushed
         return DelayOffsetTable(offset_table=dict(self._offsets), log_table=dict(self._places))

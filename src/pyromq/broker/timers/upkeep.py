@@ -39,6 +39,11 @@ class TimerUpkeep:
         """Let the timers continue where they were. StoreError if the file cannot be read."""
         self._timers.load(self._checkpoint.load())
 
+    async def take_over(self, progress: TimerProgress) -> None:
+        """Of a slave, which delivers nothing: keep how far its master is. OSError if it cannot be written."""
+        if progress.queue_offset:  # or nobody ever sent one
+            await asyncio.to_thread(self._checkpoint.save, progress, self._clock())
+
     async def run(self) -> None:
         """Save until cancelled. Failures are logged and tried again."""
         while True:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.broker.timers.checkpoint import TimerCheckpoint, TimerProgress
-from pyromq.errors import StoreError
+from pyromq.broker.timers.checkpoint import TimerCheckpoint, TimerProgress, decode_progress, encode_progress
+from pyromq.errors import RemoteProtocolError, StoreError
 
 PROGRESS = TimerProgress(1_700_000_005_000, 90, 12, 1_700_000_006_000, 77)
 THEIRS = struct.Struct(">7q")
@@ -89,3 +89,13 @@ def test_what_cannot_be_read_is_an_error(tmp_path):
 )
 def test_done_is_what_was_read_and_due_before(out, offset, is_done):
     assert TimerProgress(5_000, 90, 12, 6_000, 77).is_done(out, offset) is is_done
+
+
+def test_slaves_copy_how_far_timers_are_in_rocketmqs_form():
+    body = encode_progress(TimerProgress(5000, 9, 4, 6000, 2), now=123)
+    assert struct.unpack(">7q", body) == (5000, 0, 9, 9, 0, 123, 0)
+    for data in (body, body[:32]):  # early 5.x has no data version
+        assert decode_progress(data, 77) == TimerProgress(5000, 9, log_place=77)
+        assert decode_progress(data, 77).log_place == 77
+    with pytest.raises(RemoteProtocolError, match="not 31"):
+        decode_progress(body[:31], 0)
