@@ -46,6 +46,7 @@ from .registration_requests import RegistrationRequests
 from .replication.config import ReplicationConfig
 from .replication.follower import Follower
 from .replication.master import Master
+from .replication.metadata import MetadataCopy
 from .replication.slaves import Copies, Slaves
 from .request_reply import ReplyProcessor
 from .send import SendProcessor
@@ -182,6 +183,21 @@ class Parts:
             delivered_before=lambda: self.timers.delivered_before,
             name_servers=lambda: self.registration.name_servers,
         )
+        self.metadata = (
+            MetadataCopy(
+                store,
+                client,
+                self._master_for_clients,
+                lambda: live.settings[ReplicationConfig].sync_interval,
+                self.state,
+                tables,
+                self._pops.modes,
+                self.schedule,
+                self.timer_upkeep if live.config.timer_wheel else None,
+            )
+            if live.config.is_slave
+            else None
+        )
         self._resets = ServerSideResets(context, tables, self.pulls.forget)
         table = self._table(parking)
         self.processors: Mapping[int, Processor] = table | self._resets.before(table)
@@ -253,9 +269,10 @@ class Parts:
         """What runs while the broker does, but for the registration; each with its name."""
         yield "measure lag", self.fast_failure.run()
         yield "save state", self.state.run()
-        if self.follower is not None:
+        if self.follower is not None and self.metadata is not None:
             # The master delivers, revives and checks; what comes of it is in its log.
             yield "follow the master", self.follower.run()
+            yield "copy settings of the master", self.metadata.run()
         else:
             yield "look after slaves", self.master.run()
             yield from self._delivery_services()
@@ -281,6 +298,10 @@ class Parts:
         given = self._live.settings[ReplicationConfig].master_address
         ha_address = given or registration.master_ha_address or None
         return (None if ha_address == self._ha_address else ha_address), registration.master_address or None
+
+    def _master_for_clients(self) -> str | None:
+        address = self.registration.master_address or None
+        return None if address == self.context.address else address
 
     def _timer_checkpoint(self) -> bytes | None:
         """How far timers are, as slaves copy it."""

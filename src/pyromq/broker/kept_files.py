@@ -191,6 +191,11 @@ class BrokerState:
         for file in self._files:
             file.load()
 
+    def save_soon(self) -> None:
+        """Begin to write all that is dirty."""
+        for file in self._files:
+            file.save_soon()
+
     async def run(self) -> None:
         """Save dirty tables at their intervals, until cancelled."""
         apart = [file for file, _ in self._pauses]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from tests.integration.broker.life_kit import new_name_server
+from tests.integration.broker.replication_kit import Group
 from tests.integration.broker.scene_kit import Shift, running
 
 from pyromq.broker import assembly
@@ -53,3 +57,9 @@ async def scene(start):
 @pytest.fixture
 async def client(scene):
     return await scene.connect()
+
+
+@pytest.fixture
+async def group(tmp_path):
+    async with new_name_server(tmp_path) as name_server, contextlib.AsyncExitStack() as life:
+        yield Group(tmp_path, name_server, life)

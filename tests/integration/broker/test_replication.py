@@ -7,48 +7,11 @@ import contextlib
 import struct
 
 import pytest
-from tests.integration.broker.life_kit import PATIENCE, eventually, new_name_server
-from tests.integration.broker.scene_kit import batch_body, properties_text, running, send_ext
+from tests.integration.broker.life_kit import PATIENCE, eventually
+from tests.integration.broker.replication_kit import MASTER, SLAVE, SYNC, caught_up, end, knows_topic
+from tests.integration.broker.scene_kit import batch_body, properties_text, send_ext
 
 REPORT, HEAD = struct.Struct(">q"), struct.Struct(">qi")
-MASTER, SYNC, SLAVE = "brokerRole=ASYNC_MASTER", "brokerRole=SYNC_MASTER", ("brokerRole=SLAVE", "brokerId=1")
-QUICK = ("registerBrokerPeriod=1000",)
-
-
-class Group:
-    """A name server, and brokers of one name."""
-
-    def __init__(self, folder, name_server, life):
-        self.folder = folder
-        self.namesrv = f"127.0.0.1:{name_server.port}"
-        self._life = life
-
-    def broker(self, name, *sets):
-        return running(self.folder / name, *sets, namesrv_addr=self.namesrv)
-
-    async def start(self, name, *sets):
-        return await self._life.enter_async_context(self.broker(name, *sets))
-
-    def log(self, name):
-        """All bytes of a commit log, by file."""
-        return {path.name: path.read_bytes() for path in sorted((self.folder / name / "commitlog").iterdir())}
-
-
-@pytest.fixture
-async def group(tmp_path):
-    async with new_name_server(tmp_path) as name_server, contextlib.AsyncExitStack() as life:
-        yield Group(tmp_path, name_server, life)
-
-
-def end(scene):
-    return int(scene.broker._parts.context.store.log.end)
-
-
-async def caught_up(master, slave):
-    async def same():
-        return end(master) == end(slave) and end(master) > 0
-
-    await eventually(same)
 
 
 @pytest.mark.scenario("ha 3")
@@ -66,7 +29,7 @@ async def test_a_slave_has_the_same_files_and_serves_the_same_messages(group):
     assert len(group.log("master")) > 1  # files were changed on the way
     assert group.log("slave") == group.log("master")
     reader = await slave.connect()
-    slave.broker._parts.tables.topics.ensure("T", 4)
+    await reader.until(lambda: knows_topic(reader))
     assert [m.offset for m in await client.read(queue_id=1)] == [m.offset for m in await reader.read(queue_id=1)] != []
 
 

@@ -40,6 +40,13 @@ class ReplicationConfig:
     silence: int = option(
         "haHousekeepingInterval", 20_000, "A peer that was silent for so long is dropped.", min=1, hot=True
     )
+    sync_interval: int = option(
+        "slaveSyncInterval",
+        10_000,
+        "How often a slave copies topics, groups, offsets and the like from its master.",
+        min=1,
+        hot=True,
+    )
     slave_read: bool = option(
         "slaveReadEnable", False, "Send consumers that read far behind the end of the log to a slave.", hot=True
     )
