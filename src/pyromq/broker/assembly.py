@@ -12,7 +12,6 @@ from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.names import OFFSET_MOVED_TOPIC
 from pyromq.protocol.record import MessageRecord
 from pyromq.settings.saved_file import SavedFile
-from pyromq.store.config import StoreConfig
 from pyromq.store.metadata.json_files import consumer_filters_file, delay_offsets_file
 from pyromq.store.tags import parse_delay_levels
 
@@ -25,7 +24,7 @@ from .clients.connected import Clients
 from .clients.consumer_calls import ConsumerCallProcessors, RebalanceNotices
 from .clients.queue_locks import QueueLocks
 from .clients.requests import ClientProcessors, LockProcessors
-from .config import BrokerRole
+from .config import BrokerRole, store_config
 from .context import Context, Tables
 from .durability import DurabilityGate
 from .fast_failure import FastFailure
@@ -47,6 +46,7 @@ from .replication.config import ReplicationConfig
 from .replication.follower import Follower
 from .replication.master import Master
 from .replication.metadata import MetadataCopy
+from .replication.slave_reads import refused_by_slaves
 from .replication.slaves import Copies, Slaves
 from .request_reply import ReplyProcessor
 from .send import SendProcessor
@@ -201,6 +201,8 @@ class Parts:
         self._resets = ServerSideResets(context, tables, self.pulls.forget)
         table = self._table(parking)
         self.processors: Mapping[int, Processor] = table | self._resets.before(table)
+        if self.follower is not None:
+            self.processors = {**self.processors, **refused_by_slaves()}
 
         # Who hears of what.
         tables.clients.emptied = tables.filters.unregister
@@ -396,6 +398,8 @@ class Parts:
 
     def _offset_moved(self, group: str, topic: str, queue_id: int, asked: int, given: int) -> None:
         """Leave a note for operators: a consumer asked for messages that are not there (any more)."""
+        if self.follower is not None:
+            return  # a slave's log is its master's
         queue = MessageQueue(topic=topic, broker_name=self._live.config.broker_name, queue_id=queue_id)
         body = OffsetMovedEvent(consumer_group=group, message_queue=queue, offset_new=given, offset_request=asked)
         record = MessageRecord(
@@ -409,7 +413,7 @@ class Parts:
         self._appends.put(self._store.queue(OFFSET_MOVED_TOPIC, 0), (record,), lambda results: None, wait=False)
 
     async def _settings_changed(self, keys: list[str]) -> None:
-        self._store.reconfigure(self._live.settings[StoreConfig])
+        self._store.reconfigure(store_config(self._live.settings))
         self.tables.topics.apply_settings()
         if "brokerPermission" in keys:
             self.tables.topics.touch()

@@ -17,10 +17,9 @@ from pyromq.remoting.log_levels import LogConfig, apply_log_levels
 from pyromq.remoting.service import Service
 from pyromq.settings.files import why_not_writable
 from pyromq.store import MessageStore
-from pyromq.store.config import StoreConfig
 
 from .assembly import Parts
-from .config import BrokerConfig, BrokerServerConfig, LiveConfig, cautions, check_settings
+from .config import BrokerConfig, BrokerServerConfig, LiveConfig, cautions, check_settings, store_config
 from .ports import Ports
 from .send import message_limit
 
@@ -99,7 +98,7 @@ class Broker(Service):
         tls = settings[TlsConfig]
         apply_log_levels(settings[LogConfig])
         ip = await _resolved(config.broker_ip1)
-        store = MessageStore(settings[StoreConfig], disk=self._disk)
+        store = MessageStore(store_config(settings), disk=self._disk)
         problem = why_not_writable(store.root)
         if problem is not None:
             raise StoreError(f"storePathRootDir {store.root} is not writable: {problem}")

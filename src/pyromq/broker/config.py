@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 _TIMER_STEPS = (100, 200, 500, 1000)
+_LESS_ON_SLAVES = 10  # percent of the memory
 
 
 class BrokerRole(Enum):
@@ -599,6 +600,14 @@ def check_settings(settings: Settings) -> None:
         parse_delay_levels(store_config.delay_levels)
     except ConfigError as exc:
         raise ConfigError(exc.reason, settings.origin("messageDelayLevel")) from exc
+
+
+def store_config(settings: Settings) -> StoreConfig:
+    """How the broker keeps its store. A slave takes less for recent, so that it sends readers back when they are."""
+    config = settings[StoreConfig]
+    if not settings[BrokerConfig].is_slave:
+        return config
+    return replace(config, memory_ratio=max(0, config.memory_ratio - _LESS_ON_SLAVES))
 
 
 def cautions(settings: Settings) -> list[str]:

@@ -36,6 +36,7 @@ from pyromq.store.format import ENTRY
 
 from .filters.consumer_filters import TAG, is_tag_type, not_allowed, selection_of_expression
 from .held_pulls import HeldPull, HeldPulls
+from .replication.slave_reads import SlaveReads
 from .send import FAQ
 from .turns import in_turns
 
@@ -71,6 +72,7 @@ _CODES = {
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
+_NOT_FOUND, _MOVED = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED
 _EMPTY = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
@@ -94,6 +96,7 @@ class PullProcessor:
         self._filters = tables.filters
         self._room = room
         self._offset_moved = offset_moved
+        self._slave_reads = SlaveReads(context.live, tables.groups)
         self._loop = asyncio.get_running_loop()
         self.held = HeldPulls()
         # The queues whose pulls are being woken, and whether messages came meanwhile.
@@ -107,7 +110,11 @@ class PullProcessor:
         selection = self._checked(connection, header, is_lite=request.code == RequestCode.LITE_PULL_MESSAGE)
         sys_flag = header.sys_flag
         topic, queue_id, offset = header.topic, header.queue_id, header.queue_offset
-        if sys_flag & PULL_COMMIT_OFFSET and self._room.takes(header.consumer_group, topic, queue_id):
+        if (
+            sys_flag & PULL_COMMIT_OFFSET
+            and not self._live.config.is_slave
+            and self._room.takes(header.consumer_group, topic, queue_id)
+        ):
             self._offsets.commit(header.consumer_group, topic, queue_id, header.commit_offset)
         queue = self._store.queue(topic, queue_id)
         began = time.monotonic()
@@ -318,10 +325,15 @@ class PullProcessor:
 
     def _reply(self, request: Command, header: PullMessage, offset: int, found: GetResult, began: float) -> Command:
         code = _code(found, offset)
+        next_offset: int = found.next_offset
+        if (code is _MOVED or code is _NOT_FOUND) and self._slave_reads.keeps_offsets:
+            next_offset = offset
+            if code is _MOVED:
+                code = ResponseCode.PULL_RETRY_IMMEDIATELY
         response = request.reply(code, found.status.value)
         response.ext = {
-            "suggestWhichBrokerId": "0",
-            "nextBeginOffset": str(found.next_offset),
+            "suggestWhichBrokerId": self._slave_reads.suggested(header.consumer_group, is_slow=found.suggest_slave),
+            "nextBeginOffset": str(next_offset),
             "minOffset": str(found.min_offset),
             "maxOffset": str(found.max_offset),
         }
@@ -336,7 +348,7 @@ class PullProcessor:
             self._stats.add_latency(
                 header.topic, header.queue_id, header.consumer_group, millis, detailed=config.enable_detail_stat
             )
-        elif code is ResponseCode.PULL_OFFSET_MOVED:
+        elif code is _MOVED:
             self._offset_moved(header.consumer_group, header.topic, header.queue_id, offset, found.next_offset)
         return response
 

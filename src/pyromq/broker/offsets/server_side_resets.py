@@ -17,6 +17,8 @@ from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.headers import PullMessage, ResetOffset, UpdateConsumerOffset
 from pyromq.protocol.message_queue import MessageQueue
 
+from ..replication.slave_reads import SlaveReads
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
@@ -47,6 +49,7 @@ class ServerSideResets:
         self._groups = tables.groups
         self._offsets = tables.offsets
         self._live = context.live
+        self._slave_reads = SlaveReads(context.live, tables.groups)
         self._wake = wake
         self._marks: dict[tuple[str, str, int], int] = {}
 
@@ -140,7 +143,7 @@ class ServerSideResets:
         queue = self._store.queues.find(header.topic, header.queue_id)
         response = request.reply(ResponseCode.PULL_OFFSET_MOVED, _OFFSET_RESET)
         response.ext = {
-            "suggestWhichBrokerId": "0",
+            "suggestWhichBrokerId": self._slave_reads.suggested(header.consumer_group, is_slow=False),
             "nextBeginOffset": str(offset),
             "minOffset": str(0 if queue is None else queue.min_offset),
             "maxOffset": str(0 if queue is None else queue.max_offset),
