@@ -260,6 +260,7 @@ class Client:
             return
         finally:
             self._beating.discard(address)
+        self.routes.reached(address)
         if address in self._fresh:
             self._fresh.discard(address)
             self._wake_rebalances()
@@ -276,6 +277,7 @@ class Client:
         A heartbeat that opened the connection is already on its way.
         """
         address = connection.context
+        self.routes.reached(address)
         if self._state is not _State.RUNNING or address not in self.routes.addresses():
             return
         self._fresh.add(address)

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pyromq.errors import (
+    ConnectFailed,
     ConnectionLost,
     NoNameServer,
+    PyroMQError,
     RemoteProtocolError,
     RequestTimeout,
     RouteNotFound,
@@ -81,6 +83,7 @@ class Routes:
         self._publish: dict[str, PublishInfo] = {}
         self._subscribe: dict[str, list[MessageQueue]] = {}
         self._brokers: dict[str, dict[int, str]] = {}
+        self._unreachable: set[str] = set()
         self._fetches: dict[str, asyncio.Task[TopicRouteData | None]] = {}
 
     # Routes
@@ -175,16 +178,50 @@ class Routes:
         return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
     def replica(self, broker_name: str, broker_id: int, only_this: bool) -> tuple[str, bool] | None:
-        """An address to read from, and whether it is a slave: this id, for a slave the next, else any if allowed."""
+        """An address to read from, and whether it is a slave: this id, for a slave the next, else any if allowed.
+
+        Where any will do, one that cannot be reached is the last choice.
+        """
         addresses = self._brokers.get(broker_name, {})
         ids = (broker_id,) if broker_id == MASTER_ID else (broker_id, broker_id + 1)
-        for wanted in ids:
-            if (address := addresses.get(wanted)) is not None:
-                return address, broker_id != MASTER_ID
-        if not only_this:
-            for other, address in sorted(addresses.items()):
-                return address, other != MASTER_ID
-        return None
+        last_choice = None
+        for number in ids if only_this else (*ids, *sorted(addresses)):
+            if (address := addresses.get(number)) is not None:
+                found = address, number != MASTER_ID
+                if only_this or address not in self._unreachable:
+                    return found
+                last_choice = last_choice or found
+        return last_choice
+
+    async def replica_or_refresh(self, queue: MessageQueue, broker_id: int) -> tuple[str, bool]:
+        """As `replica`, any of them, asking for the route once if none is known. Raises RouteNotFound, or as `refresh`.
+
+        So a queue is read as long as one broker of its group is there.
+        """
+        found = self.replica(queue.broker_name, broker_id, False)
+        if found is None:
+            await self.refresh(queue.topic)
+            found = self.replica(queue.broker_name, broker_id, False)
+        if found is None:
+            raise RouteNotFound(f"{queue.topic}: no address of broker {queue.broker_name} is known")
+        return found
+
+    def reached(self, address: str) -> None:
+        """A broker answered, or took a connection: it may be read from again."""
+        self._unreachable.discard(address)
+
+    def has_another(self, queue: MessageQueue, error: PyroMQError) -> bool:
+        """After reading `queue` failed: whether another broker of its group may be asked instead.
+
+        One that cannot be reached is passed over until it can be: heartbeats find out. The route is asked for anew.
+        """
+        if not isinstance(error, (ConnectFailed, RequestTimeout)):
+            return False
+        if error.peer not in self._unreachable:
+            self._unreachable.add(error.peer)
+            self._tasks.once(self._refresh_or_log(queue.topic), f"new route of {queue.topic}")
+        found = self.replica(queue.broker_name, MASTER_ID, False)
+        return found is not None and found[0] not in self._unreachable
 
     async def master_or_refresh(self, queue: MessageQueue) -> str:
         """The address of the master that has `queue`, asking for the route once if unknown.
@@ -232,8 +269,15 @@ class Routes:
                 self._brokers[name] = online
             else:
                 del self._brokers[name]
+        self._unreachable &= self.addresses()
 
     # Inside
+
+    async def _refresh_or_log(self, topic: str) -> None:
+        try:
+            await self.refresh(topic)
+        except PyroMQError as exc:
+            logger.warning("route of %s not refreshed: %s", topic, exc)
 
     async def _fetch_and_apply(self, topic: str) -> TopicRouteData | None:
         route = await self._fetch(topic)
@@ -300,6 +344,9 @@ class Routes:
 
     def _note_brokers(self, route: TopicRouteData) -> None:
         for broker in route.broker_datas:
+            before = self._brokers.get(broker.broker_name, {})
+            # One that was gone from its route and is in it again has come back.
+            self._unreachable -= set(broker.broker_addrs.values()) - set(before.values())
             self._brokers[broker.broker_name] = dict(broker.broker_addrs)
 
     def _where(self) -> str:

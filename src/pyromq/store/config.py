@@ -132,7 +132,7 @@ class StoreConfig:
     memory_ratio: int = option(
         "accessMessageInMemoryMaxRatio",
         40,
-        "Messages count as recent within this percentage of the machine's memory from the end of the log; 10 less on a slave.",
+        "Messages within this percentage of memory from the end of the log count as recent; 10 less on a slave.",
         min=0,
         max=100,
         hot=True,

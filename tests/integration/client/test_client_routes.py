@@ -10,7 +10,14 @@ from tests.integration.client.cluster_kit import Spy, eventually
 from tests.integration.client.members_kit import ConsumerStub
 
 from pyromq.client.client import Client
-from pyromq.errors import RemoteProtocolError, RequestTimeout, RouteNotFound, SystemBusy
+from pyromq.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    RemoteProtocolError,
+    RequestTimeout,
+    RouteNotFound,
+    SystemBusy,
+)
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.message_queue import MessageQueue
 
@@ -214,3 +221,20 @@ async def test_a_topic_that_comes_to_be_is_found_soon(cluster, client_of):
 
     await eventually(known)  # within its patience, a third of the time between two rounds for all topics
     await client.leave(member)
+
+
+async def test_a_broker_that_cannot_be_reached_is_the_last_to_be_read_from():
+    async with asking({"orders": LEGACY}) as (routes, name_server):
+        await routes.find("orders")
+        master, slave = routes.replica("broker-a", 0, False), routes.replica("broker-a", 1, False)
+        assert (master, slave) == (("10.0.0.1:10911", False), ("10.0.0.2:10911", True))
+        assert not routes.has_another(queue(0), ConnectionLost(master[0], "it was closed"))
+        assert routes.has_another(queue(0), ConnectFailed(master[0], "refused"))
+        assert routes.replica("broker-a", 0, False) == slave
+        assert routes.replica("broker-a", 0, True) == master
+        assert not routes.has_another(queue(0), RequestTimeout(slave[0], 11, 30.0))
+        assert routes.replica("broker-a", 0, False) == master
+        routes.reached(master[0])
+        assert routes.replica("broker-a", 1, False) == master
+        await routes.refresh("orders")
+        assert len(name_server.requests) == 2  # what is noted first asks for the route, once for all

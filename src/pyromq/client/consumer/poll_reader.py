@@ -58,8 +58,7 @@ async def pull_once(
 
     Raises a BrokerError, ConnectFailed, RequestTimeout, RouteNotFound, CorruptRecord, …
     """
-    found = client.routes.replica(queue.broker_name, broker_id, False)
-    address = found[0] if found is not None else await client.routes.master_or_refresh(queue)
+    address, _is_slave = await client.routes.replica_or_refresh(queue, broker_id)
     header = PullMessage(
         group,
         queue.topic,
@@ -204,6 +203,9 @@ class PollReader:
         except FlowControl:
             await asyncio.sleep(AFTER_FLOW_CONTROL)
         except PyroMQError as exc:
+            if self._client.routes.has_another(self.queue, exc):
+                logger.warning("%s: pull of %s failed: %s; asking another broker", self._group, self.queue, exc)
+                return
             logger.warning("%s: pull of %s failed: %s; retrying in %g s", self._group, self.queue, exc, AFTER_ERROR)
             if isinstance(exc, BrokerError) and exc.code in _UNKNOWN_SUBSCRIPTION:
                 await self._client.heartbeat([exc.address])

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyromq.errors import BrokerError, FlowControl, PyroMQError, RouteNotFound
+from pyromq.errors import BrokerError, FlowControl, PyroMQError
 from pyromq.protocol import sysflag
 from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.headers import PullMessage
@@ -181,7 +181,9 @@ class PullLoop:
             puller.submit(queue, result.messages)
         elif not held.count:
             puller.offsets.update(queue, result.next_offset, True)
-        return NOT_NOW if stuck else self._pause_after(result, time.monotonic() - started)
+        if stuck:
+            return 0.0 if is_slave and self._is_sent_back(address) else NOT_NOW
+        return self._pause_after(result, time.monotonic() - started)
 
     def _pause_after(self, result: PullResult, seconds: float) -> float:
         """Do not keep asking a broker that does not hold pulls."""
@@ -192,13 +194,15 @@ class PullLoop:
     async def _address(self) -> tuple[str, bool]:
         """The address to pull from, and whether it is a slave, which cannot commit offsets."""
         routes, queue = self._puller.client.routes, self._queue
-        found = routes.replica(queue.broker_name, self._broker_id, False)
-        if found is None:
-            await routes.refresh(queue.topic)
-            found = routes.replica(queue.broker_name, self._broker_id, False)
-        if found is None:
-            raise RouteNotFound(f"{queue.topic}: no address of broker {queue.broker_name} is known")
-        return found
+        if self._puller.locking:
+            # The master keeps the locks. While it is away nobody can tell who may read.
+            return routes.master(queue.broker_name) or await routes.master_or_refresh(queue), False
+        return await routes.replica_or_refresh(queue, self._broker_id)
+
+    def _is_sent_back(self, slave: str) -> bool:
+        """Whether a slave that could not help says that its master can."""
+        found = self._puller.client.routes.replica(self._queue.broker_name, self._broker_id, False)
+        return found is not None and found[0] != slave
 
     async def _header(self, subscription: SubscriptionData, is_slave: bool) -> PullMessage:
         puller, queue = self._puller, self._queue
@@ -227,6 +231,8 @@ class PullLoop:
         if not self._failing:  # one line when it starts, and one when it ends
             logger.warning("%s: cannot pull %s: %s; trying every %g s", self._puller.group, self._queue, error, NOT_NOW)
             self._failing = True
+        if not self._puller.locking and self._puller.client.routes.has_another(self._queue, error):
+            return 0.0
         if isinstance(error, BrokerError) and error.code in _TELL_FIRST:
             await self._puller.client.heartbeat([error.server])
         return NOT_NOW
