@@ -48,6 +48,7 @@ from .replication.master import Master
 from .replication.metadata import MetadataCopy
 from .replication.slave_reads import refused_by_slaves
 from .replication.slaves import Copies, Slaves
+from .replication.status import ReplicationStatus
 from .request_reply import ReplyProcessor
 from .send import SendProcessor
 from .send_back import SendBackProcessor
@@ -167,6 +168,7 @@ class Parts:
             if live.config.is_slave
             else None
         )
+        self.replication = ReplicationStatus(live, store, self.master, self.follower)
         if self.follower is not None:
             store.read_only = "this broker is a slave; its master takes messages"
 
@@ -218,7 +220,13 @@ class Parts:
         if timers is not None:
             stats.sources.append(timers.sample)
         delay_offsets = self.schedule.snapshot
-        info = RuntimeInfo(context, delay_offsets=delay_offsets, backlog=self._backlog, timers=timers)
+        info = RuntimeInfo(
+            context,
+            delay_offsets=delay_offsets,
+            backlog=self._backlog,
+            timers=timers,
+            replication=self.replication.collect,
+        )
         transactions = TransactionProcessors(context, tables.topics, self.halves, placed=self.sends.placed)
         topics = TopicProcessors(
             tables.topics, live, settled=self.gate.topics_settled, delete_queues=self._delete_queues
@@ -244,6 +252,7 @@ class Parts:
             **ConsumptionProcessors(tables, context.address).table(),
             **SettingsProcessors(live, clock, self._settings_file.save, self._settings_changed).table(),
             **FigureProcessors(info, stats, delay_offsets, self._timer_checkpoint).table(),
+            **self.replication.table(),
             **ProgressProcessors(context, tables, Progress(context, tables)).table(),
             **CleaningProcessors(store, tables.topics, self._delete_queues).table(),
             **LookupProcessors(store, tables.clients, tables.filters).table(),
@@ -338,6 +347,7 @@ class Parts:
         while True:
             await asyncio.sleep(_SAMPLE)
             self.context.stats.sample(self._clock())
+            self.replication.sample(self.context.monotonic())
 
     async def _stop_slow_consumers(self) -> None:
         protection = Protection(self.context, self.tables)

@@ -84,4 +84,5 @@ RULES: dict[int, Rule] = {
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: Rule(),
     Code.SET_MESSAGE_REQUEST_MODE: Rule(),
     Code.GET_ALL_MESSAGE_REQUEST_MODE: Rule(),
+    Code.GET_BROKER_HA_STATUS: Rule(),
 }

@@ -396,6 +396,11 @@ class MessageStore:
         else:
             self.refusals.pop(_QUEUES, None)
 
+    @property
+    def newest_timestamp(self) -> int:
+        """When the newest message was stored, in epoch milliseconds; 0 if there never was one."""
+        return self._appender.last_timestamp
+
     def _mark(self) -> Mark:
         return Mark(self._appender.last_timestamp, self.log.end)
 

@@ -54,6 +54,7 @@ from pyromq.protocol.bodies import (
     ConsumerRunningInfo,
     ConsumeStats,
     ConsumeStatsList,
+    HARuntimeInfo,
     MessageRequestMode,
     ProducerInfo,
     QueryConsumeQueueResponseBody,
@@ -854,6 +855,8 @@ class BrokerAdmin:
         """
     def runtime(self, broker: str) -> dict[str, str]:
         """A broker's runtime figures, as text under RocketMQ's keys (docs/spec/broker.md 12.2)."""
+    def ha_status(self, broker: str) -> HARuntimeInfo:
+        """Who follows a master, or whom a slave follows. Raises RequestCodeNotSupported from a broker of 4.9."""
     def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:
         """A counter over the last minute, hour and day: `TOPIC_PUT_NUMS` of a topic, `GROUP_GET_NUMS` of `topic@group`.
 

@@ -59,6 +59,7 @@ class Follower:
         self.since = 0.0
         self.problem: str | None = "no master is known yet"
         self.master_end = 0
+        self.read_at = self.wrote_at = 0.0  # epoch seconds
 
     async def run(self) -> None:
         """Follow whichever master there is, until cancelled."""
@@ -159,6 +160,7 @@ class _Feed(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._read_at = time.monotonic()
+        self._follower.read_at = time.time()
         before = self._follower.end
         try:
             for offset, piece in self._frames.feed(data):
@@ -171,6 +173,7 @@ class _Feed(asyncio.Protocol):
 
     def _report(self) -> None:
         self._wrote_at = time.monotonic()
+        self._follower.wrote_at = time.time()
         self._transport.write(REPORT.pack(self._follower.end))
 
     def look(self, heartbeat: float, silence: float) -> None:

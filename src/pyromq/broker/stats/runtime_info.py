@@ -34,7 +34,10 @@ _UNITS = "KMGTPE"
 
 
 class RuntimeInfo:
-    """Builds the table. `delay_offsets` tells how far delayed messages were delivered."""
+    """Builds the table. `delay_offsets` tells how far delayed messages were delivered.
+
+    `replication` gives the keys that tell of slaves and of a slave.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class RuntimeInfo:
         delay_offsets: Callable[[], DelayOffsetTable],
         backlog: Backlog,
         timers: TimerFigures | None,
+        replication: Callable[[], dict[str, str]] = dict,
         disk: Disk | None = None,
     ) -> None:
         self._store = context.store
@@ -54,6 +58,7 @@ class RuntimeInfo:
         self._backlog = backlog
         self._disk = disk or Disk()
         self._timers = timers
+        self._replication = replication
 
     def collect(self) -> dict[str, str]:
         """The current table. Looks at the disks, which takes microseconds."""
@@ -69,6 +74,7 @@ class RuntimeInfo:
             **self._delayed(),
             "brokerActive": "true",
             **({} if self._store.failure is None else {"storeFailure": self._store.failure}),
+            **self._replication(),
             **(_NO_TIMERS if self._timers is None else self._timers.collect()),
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyromq.protocol.bodies import BrokerStatsData, ConsumeStatsList, KVTable
+from pyromq.protocol.bodies import BrokerStatsData, ConsumeStatsList, HARuntimeInfo, KVTable
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import (
     AddWritePermReply,
@@ -65,6 +65,11 @@ class BrokerAdmin:
         """A broker's runtime figures, as text under RocketMQ's keys (docs/spec/broker.md 12.2)."""
         reply = await self._requests.ask(await self._addresses.address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
         return KVTable.decode(reply.body_bytes).table
+
+    async def ha_status(self, broker: str) -> HARuntimeInfo:
+        """Who follows a master, or whom a slave follows. Raises RequestCodeNotSupported from a broker of 4.9."""
+        reply = await self._requests.ask(await self._addresses.address(broker), RequestCode.GET_BROKER_HA_STATUS)
+        return HARuntimeInfo.decode(reply.body_bytes)
 
     async def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:
         """A counter over the last minute, hour and day: `TOPIC_PUT_NUMS` of a topic, `GROUP_GET_NUMS` of `topic@group`.

@@ -67,6 +67,7 @@ from .register import (
     TopicFilterType,
     body_crc32,
 )
+from .replication import HAClientInfo, HAConnectionInfo, HARefusal, HARuntimeInfo
 from .route import (
     BrokerData,
     BrokerMemberGroup,
@@ -123,6 +124,10 @@ __all__ = [
     "GroupList",
     "GroupRetryPolicy",
     "GroupRetryPolicyType",
+    "HAClientInfo",
+    "HAConnectionInfo",
+    "HARefusal",
+    "HARuntimeInfo",
     "HeartbeatData",
     "KVTable",
     "LockBatchRequestBody",

@@ -1,0 +1,129 @@
+"""What operators see of a master and its slaves: over the wire, by the command line, and by doctor."""
+
+from __future__ import annotations
+
+import struct
+import time
+
+from tests.integration.broker.life_kit import eventually
+from tests.integration.broker.scene_kit import loose_json
+from tests.integration.broker.test_replication import (
+    MASTER,
+    SLAVE,
+    SYNC,
+    FakeMaster,
+    Group,
+    caught_up,
+    deaf,
+    end,
+    fake_master,
+    group,
+)
+
+__all__ = ["FakeMaster", "Group", "deaf", "fake_master", "group"]
+
+KEYS_OF_ROCKETMQ = {
+    "master",
+    "masterCommitLogMaxOffset",
+    "inSyncSlaveNums",
+    "haConnectionInfo",
+    "haClientRuntimeInfo",
+}
+CONNECTION_KEYS = {"addr", "slaveAckOffset", "diff", "inSync", "transferredByteInSecond", "transferFromWhere"}
+CLIENT_KEYS = {"maxOffset", "lastReadTimestamp", "lastWriteTimestamp", "masterFlushOffset", "transferredByteInSecond"}
+
+
+async def ha_status(client):
+    reply = await client.call(907)
+    assert reply.code == 0
+    return loose_json(reply.body)
+
+
+async def test_a_master_tells_who_follows_it(group):
+    master, slave = await group.start("master", SYNC), await group.start("slave", *SLAVE)
+    client = await master.connect()
+    await client.put()
+    await caught_up(master, slave)
+
+    async def acknowledged():
+        found = await ha_status(client)
+        return found["haConnectionInfo"] and found["haConnectionInfo"][0]["diff"] == 0 and found
+
+    info = await eventually(acknowledged)
+    assert info.keys() >= KEYS_OF_ROCKETMQ
+    assert (info["master"], info["masterCommitLogMaxOffset"], info["inSyncSlaveNums"]) == (True, end(master), 1)
+    assert info["brokerRole"] == "SYNC_MASTER"
+    assert 0 < info["lastStoreTimestamp"] <= time.time() * 1000
+    [link] = info["haConnectionInfo"]
+    assert link.keys() >= CONNECTION_KEYS
+    assert link["slaveAckOffset"] == link["transferFromWhere"] == end(master)
+    assert link["inSync"] is True
+    assert 0 <= time.time() * 1000 - link["sinceTimestamp"] < 60_000
+
+
+async def test_a_slave_tells_whom_it_follows(group):
+    master, slave = await group.start("master", MASTER), await group.start("slave", *SLAVE)
+    client, reader = await master.connect(), await slave.connect()
+    await client.sent()
+    await caught_up(master, slave)
+    info = await ha_status(reader)
+    assert info["master"] is False
+    own = info["haClientRuntimeInfo"]
+    assert own.keys() >= CLIENT_KEYS
+    assert own["masterAddr"] == f"127.0.0.1:{master.broker._ports.ha_port}"
+    assert own["maxOffset"] == own["masterFlushOffset"] == end(master)
+    assert own["isActivated"] is True
+    assert "problem" not in own
+    assert 0 <= time.time() * 1000 - own["lastReadTimestamp"] < 60_000
+    assert info["lastStoreTimestamp"] == (await ha_status(client))["lastStoreTimestamp"]
+
+
+async def test_bytes_per_second_are_measured(group, deaf):
+    master = await group.start("master", MASTER)
+    client = await master.connect()
+    await client.sent()
+    await deaf(master, report=end(master))
+    status = master.broker._parts.replication
+
+    async def follows():
+        return [link for link in master.broker._parts.master.links if link.position is not None]
+
+    await eventually(follows)
+    status.sample(1000)
+    before = end(master)
+    await client.sent(b"x" * 9000)
+
+    async def sent():
+        return [link for link in master.broker._parts.master.links if link.position == end(master)]
+
+    await eventually(sent)
+    status.sample(3000)
+    assert (await ha_status(client))["haConnectionInfo"][0]["transferredByteInSecond"] == (end(master) - before) // 2
+
+
+async def test_a_slave_that_was_sent_away_is_told_with_the_reason(group, deaf):
+    master = await group.start("master", SYNC)
+    client = await master.connect()
+    await client.put()
+    assert await (await deaf(master, report=end(master) + 1000)).is_closed()
+    [refusal] = (await ha_status(client))["refusals"]
+    assert refusal["reason"] == f"its log ends at {end(master) + 1000}, this one at {end(master)}"
+    assert 0 <= refusal["millisAgo"] < 60_000
+    runtime = loose_json((await client.call(28)).body)["table"]
+    assert runtime["brokerRole"] == "SYNC_MASTER"
+    assert runtime["haSlaves"] == "none"
+    assert "s ago: its log ends at" in runtime["haRefusals"]
+
+
+async def test_a_slave_tells_what_keeps_it_from_following(group, fake_master):
+    slave = await group.start("slave", *SLAVE, f"haMasterAddress={fake_master.address}")
+    reader = await slave.connect()
+    (await fake_master.slave()).writer.write(struct.pack(">qi", 0, -1))
+
+    async def problem():
+        return (await ha_status(reader))["haClientRuntimeInfo"].get("problem")
+
+    found = await eventually(problem)
+    assert fake_master.address in found
+    runtime = loose_json((await reader.call(28)).body)["table"]
+    assert (runtime["haMaster"], runtime["haProblem"]) == ("none", found)
