@@ -55,6 +55,7 @@ SUBCOMMANDS = {
     "queryCq": ("queues", "Show entries of a consume queue."),
     "clusterList": ("brokers", "List all brokers with their rates."),
     "brokerStatus": ("brokers", "Show the runtime status of a broker."),
+    "haStatus": ("brokers", "Show who follows a master, or whom a slave follows."),
     "brokerConsumeStats": ("brokers", "Show the progress of all groups on a broker."),
     "getBrokerConfig": ("brokers", "Show the settings of a broker."),
     "updateBrokerConfig": ("brokers", "Change a setting of a broker."),
@@ -115,7 +116,7 @@ def _run(command: Command, arguments: list[str]) -> int:
 
     # If one of these two does not exist, the error suggests similar names.
     names = {"topic": getattr(given, "t", None), "group": getattr(given, "g", None)}
-    repeated = getattr(given, "i", None) if command.name == "clusterList" else None
+    repeated = getattr(given, "i", None) if command.name in ("clusterList", "haStatus") else None
     asked = Asked(f"mqadmin {command.name}", namesrv=given.n, watch=repeated)
     return carry_out(call, names, asked, command.timeout, connects=True)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import struct
 import time
 
+import pytest
 from tests.integration.broker.life_kit import eventually
 from tests.integration.broker.scene_kit import loose_json
 from tests.integration.broker.test_replication import (
@@ -19,6 +22,7 @@ from tests.integration.broker.test_replication import (
     fake_master,
     group,
 )
+from tests.integration.cli.cli_kit import Commands
 
 __all__ = ["FakeMaster", "Group", "deaf", "fake_master", "group"]
 
@@ -127,3 +131,105 @@ async def test_a_slave_tells_what_keeps_it_from_following(group, fake_master):
     assert fake_master.address in found
     runtime = loose_json((await reader.call(28)).body)["table"]
     assert (runtime["haMaster"], runtime["haProblem"]) == ("none", found)
+
+
+# By the command line
+
+
+@pytest.fixture
+def command(capsys, group, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    commands = Commands(capsys, group.namesrv)
+
+    async def run(*words):
+        return await asyncio.to_thread(commands, *words)
+
+    return run
+
+
+@pytest.fixture
+async def pair(group):
+    master, slave = await group.start("master", SYNC), await group.start("slave", *SLAVE)
+    client = await master.connect()
+    await client.put()
+    await caught_up(master, slave)
+    return master, slave
+
+
+async def rows(command, *words):
+    return (await command("broker", "ha", *words, "-o", "json")).json
+
+
+async def test_the_command_shows_who_follows_whom(command, pair):
+    master, slave = pair
+    first, second = await rows(command, "-b", "broker-a")
+    assert (first["role"], first["id"], first["slaves"], first["problem"]) == ("SYNC_MASTER", 0, 1, None)
+    assert (second["role"], second["id"], second["address"]) == ("SLAVE", 1, slave.broker.address)
+    assert second["follows"] == f"127.0.0.1:{master.broker._ports.ha_port}"
+    assert first["logEnd"] == second["logEnd"] == end(master)
+    assert (second["behind"], second["behindS"], second["problem"]) == (0, 0.0, None)
+    assert second["since"]
+    text = await command("broker", "ha")
+    assert "SYNC_MASTER" in text.out
+    assert "1 slave, at most 0 bytes behind" in text.out + text.err
+    unknown = await command("broker", "ha", "-b", "broker-z")
+    assert unknown.code != 0
+    assert "there is no broker broker-z; there are: broker-a" in unknown.err
+
+
+async def test_the_command_shows_what_is_wrong(command, group, deaf):
+    master = await group.start("master", SYNC)
+    client = await master.connect()
+    await client.put()
+    assert await (await deaf(master, report=end(master) + 1000)).is_closed()
+    [row] = await rows(command)
+    assert "SLAVE_NOT_AVAILABLE" in row["problem"]
+    assert "was refused: its log ends at" in row["problem"]
+
+
+async def test_the_command_shows_a_slave_whose_master_is_gone(command, group):
+    slave = await group.start("slave", *SLAVE)
+    [row] = await rows(command)
+    assert (row["role"], row["address"], row["behind"]) == ("SLAVE", slave.broker.address, None)
+    assert row["problem"] == "no master is known yet"
+
+
+async def test_mqadmin_shows_a_master_and_a_slave(command, pair):
+    master, slave = pair
+    of_master = await command("mqadmin", "haStatus", "-c", "DefaultCluster")
+    assert of_master.code == 0, of_master.err
+    assert of_master.lines[:5] == [
+        "",
+        f"#MasterAddr\t{master.broker.address}",
+        f"#MasterCommitLogMaxOffset\t{end(master)}",
+        "#SlaveNum\t1",
+        "#InSyncSlaveNum\t1",
+    ]
+    headings = "#SlaveAddr #SlaveAckOffset #Diff #TransferSpeed(KB/s) #Status #TransferFromWhere"
+    assert of_master.lines[5].split() == headings.split()
+    _, *figures = of_master.lines[6].split()
+    assert [figures[0], figures[1], *figures[3:]] == [str(end(master)), "0", "OK", str(end(master))]
+    of_slave = await command("mqadmin", "haStatus", "-b", slave.broker.address)
+    assert [line.partition("\t")[0] for line in of_slave.lines] == [
+        "",
+        "#MasterAddr",
+        "#CommitLogMaxOffset",
+        "#TransferSpeed(KB/s)",
+        "#LastReadTime",
+        "#LastWriteTime",
+        "#MasterFlushOffset",
+    ]
+    assert re.search(r"#LastReadTime\t20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\n", of_slave.out)
+
+
+async def test_doctor_looks_at_replication(command, pair):
+    found = {row["what"]: row for row in (await command("doctor", "-o", "json")).json}
+    assert (found["slaves of broker-a"]["status"], found["slaves of broker-a"]["found"]) == ("ok", "1 of 1 are near")
+    assert found["slave 1 of broker-a"]["status"] == "ok"
+
+
+async def test_doctor_finds_a_master_without_the_slave_that_it_promises(command, group):
+    await group.start("master", SYNC)
+    ended = await command("doctor")
+    assert ended.code != 0
+    assert "answers sends with SLAVE_NOT_AVAILABLE" in ended.out

@@ -1,7 +1,7 @@
 """`doctor`: check a cluster as a client sees it; say what is wrong and how to fix it.
 
-First every name server; then every broker at the address it advertises, its clock and its disk; then the groups that
-are online. A problem does not stop the later checks. The rules are in doctor_rules.
+First every name server; then every broker at the address it advertises, its clock, its disk and its replication; then
+the groups that are online. A problem does not stop the later checks. The rules are in doctor_rules.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from ..groups.members import group_inspect, subscription_mismatch
 from ..listing import Listing
 from . import doctor_rules as rules
 from .doctor_rules import Finding, Health
+from .replication import replica_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyromq.client import Client
+    from pyromq.client.admin.addresses import Replica
     from pyromq.protocol.bodies import ClusterInfo
 
 _CONNECT_WITHIN = 1.0
@@ -119,7 +121,7 @@ async def _brokers(name_server: _NameServer, its_address: str) -> list[Finding]:
         findings += found
     for label, error in looks.failures.items():
         findings.append(rules.unreachable(places[label].broker, places[label].address, str(error), None))
-    return findings
+    return findings + await _replication(name_server.admin, list(places.values()))
 
 
 async def _broker(admin: AdminClient, name: str, address: str, name_server: str) -> list[Finding]:
@@ -130,6 +132,18 @@ async def _broker(admin: AdminClient, name: str, address: str, name_server: str)
     now, took = time.time(), time.perf_counter() - began
     findings = [rules.advertised(name, address, name_server, await _name_of(admin, address))]
     return findings + [each for each in (rules.clock(name, runtime, now, took), rules.disk(name, runtime)) if each]
+
+
+async def _replication(admin: AdminClient, brokers: list[Replica]) -> list[Finding]:
+    """Those that do not answer have been found already; brokers of 4.9 do not know the question."""
+    infos = (await fan_out({each.address for each in brokers}, admin.brokers.ha_status)).results
+    findings: list[Finding] = []
+    for each in brokers:
+        info = infos.get(each.address)
+        if info is not None and info.master:
+            findings += rules.followed(each.broker, info)
+    rows = replica_rows(brokers, infos, {})
+    return findings + [rules.follows(row) for row in rows if row.address in infos and not infos[row.address].master]
 
 
 async def _elsewhere(admin: AdminClient, name: str, address: str, name_server: str) -> str | None:

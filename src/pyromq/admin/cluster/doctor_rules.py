@@ -13,13 +13,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from .replication import recent
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyromq.protocol.bodies import HARuntimeInfo
+
+    from .replication import ReplicaRow
 
 # From the first on a broker deletes old files early (diskMaxUsedSpaceRatio); from the second it refuses messages.
 DISK_WARN, DISK_FULL = 0.75, 0.90
 # Brokers report their uptime in whole seconds, and requests take time.
 CLOCK_WARN = 3.0
+# Seconds between the newest message of a master and that of its slave.
+BEHIND_WARN = 60.0
 
 _RUNTIME = re.compile(r"\[ (\d[\d,.\s]*) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]")
 
@@ -129,6 +137,50 @@ def disk(broker: str, runtime: Mapping[str, str]) -> Finding | None:
         to_do = "free space, or lower fileReservedTime: messages may be deleted before their time"
         return Finding(Health.WARN, what, found, to_do)
     return Finding(Health.OK, what, found)
+
+
+def followed(broker: str, info: HARuntimeInfo) -> list[Finding]:
+    """A master and those who follow it."""
+    what = f"slaves of {broker}"
+    findings = [
+        Finding(
+            Health.FAIL,
+            what,
+            f"{each.addr} was refused {each.millis_ago // 1000} s ago: {each.reason}",
+            "decide which of the two logs is right; stop the other broker, move its store away, start it again",
+        )
+        for each in recent(info.refusals)
+    ]
+    far = [each for each in info.ha_connection_info if not each.in_sync]
+    findings += [
+        Finding(
+            Health.WARN,
+            what,
+            f"{each.addr} is {each.diff} bytes behind, too far to be waited for (haSlaveFallbehindMax)",
+            "wait until it has caught up; if it does not, look at its disk and the line between the two",
+        )
+        for each in far
+    ]
+    count = len(info.ha_connection_info)
+    if not count and info.broker_role == "SYNC_MASTER":
+        found = "there is none, so this SYNC_MASTER answers sends with SLAVE_NOT_AVAILABLE: there is one copy only"
+        to_do = "start a slave (brokerRole=SLAVE, brokerId=1), or set brokerRole=ASYNC_MASTER if one copy is enough"
+        findings.append(Finding(Health.FAIL, what, found, to_do))
+    elif count > len(far):
+        findings.append(Finding(Health.OK, what, f"{count - len(far)} of {count} are near"))
+    return findings
+
+
+def follows(row: ReplicaRow) -> Finding:
+    """A slave."""
+    what = f"slave {row.id} of {row.broker}"
+    if row.problem is not None:
+        to_do = "see that its master runs and can be reached; if the logs differ, move the store of the wrong one away"
+        return Finding(Health.FAIL, what, f"does not follow: {row.problem}", to_do)
+    if row.behind_s is not None and row.behind_s >= BEHIND_WARN:
+        found = f"{row.behind_s:.0f} s and {row.behind} bytes behind {row.follows}"
+        return Finding(Health.WARN, what, found, "look at its disk and the line to its master")
+    return Finding(Health.OK, what, f"follows {row.follows}")
 
 
 def name_servers_agree(brokers: Mapping[str, frozenset[str]]) -> list[Finding]:

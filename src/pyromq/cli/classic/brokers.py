@@ -11,11 +11,13 @@ from pyromq.client.admin.progress import progress_of_groups
 from pyromq.client.admin.times import to_millis
 
 from .commands import BROKER_ADDR, CLUSTER, Opt, classic, place_of
-from .java_text import front, is_true, seconds_text
+from .java_text import front, is_true, millis_text, seconds_text
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
+
+    from pyromq.protocol.bodies import HAClientInfo, HARuntimeInfo
 
     from ..session import Session
 
@@ -24,6 +26,15 @@ ANY_CLUSTER = Opt("c", "cluster", "Cluster; all clusters without -c and -b.")
 _BASE = "{:<22}  {:<22}  {:<4}  {:<22} {:<16}  {:>16}  {:>30}  {:<22}  {:>11}  {:<12}  {:<8}  {:>10}"
 _BASE_HEADINGS = "{:<22}  {:<22}  {:<4}  {:<22} {:<16}  {:>16}  {:>30}  {:<22}  {:<11}  {:<12}  {:<8}  {:<10}"
 _MORE = "{:<16}  {:<32} {:>14} {:>14} {:>14} {:>14}"
+_SLAVE = "{:<32}  {:<16} {:>16} {:>16} {:>16} {:>16}"
+_SLAVE_HEADINGS = (
+    "#SlaveAddr",
+    "#SlaveAckOffset",
+    "#Diff",
+    "#TransferSpeed(KB/s)",
+    "#Status",
+    "#TransferFromWhere",
+)
 _LAG = "{:<64}  {:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {:<20}  {}"
 _MEASURED_HEADINGS = (
     "#Version",
@@ -108,6 +119,43 @@ async def broker_status(session: Session, args: argparse.Namespace) -> None:
         runtime = await session.admin.brokers.runtime(address)
         for key, value in sorted(runtime.items()):
             print(f"{key:<32}: {value}" if args.b else f"{address:<24} {key:<32}: {value}")
+
+
+@classic(
+    "haStatus",
+    Opt("c", "clusterName", "A cluster: all of its masters."),
+    BROKER_ADDR,
+    Opt("i", "interval", "Again and again, with so many seconds between.", kind=float),
+)
+async def ha_status(session: Session, args: argparse.Namespace) -> None:
+    for address in await _addresses(session, args, masters_only=True):
+        info = await session.admin.brokers.ha_status(address)
+        print()
+        if info.master:
+            _print_slaves(address, info)
+        else:
+            _print_following(info.ha_client_runtime_info)
+
+
+def _print_slaves(address: str, info: HARuntimeInfo) -> None:
+    print(f"#MasterAddr\t{address}")
+    print(f"#MasterCommitLogMaxOffset\t{info.master_commit_log_max_offset}")
+    print(f"#SlaveNum\t{len(info.ha_connection_info)}")
+    print(f"#InSyncSlaveNum\t{info.in_sync_slave_nums}")
+    print(_SLAVE.format(*_SLAVE_HEADINGS))
+    for each in info.ha_connection_info:
+        speed = f"{each.transferred_byte_in_second / 1024:.2f}"
+        status = "OK" if each.in_sync else "Fall Behind"
+        print(_SLAVE.format(each.addr, each.slave_ack_offset, each.diff, speed, status, each.transfer_from_where))
+
+
+def _print_following(slave: HAClientInfo) -> None:
+    print(f"#MasterAddr\t{slave.master_addr or 'null'}")
+    print(f"#CommitLogMaxOffset\t{slave.max_offset}")
+    print(f"#TransferSpeed(KB/s)\t{slave.transferred_byte_in_second / 1024:.2f}")
+    print(f"#LastReadTime\t{millis_text(slave.last_read_timestamp)}")
+    print(f"#LastWriteTime\t{millis_text(slave.last_write_timestamp)}")
+    print(f"#MasterFlushOffset\t{slave.master_flush_offset}")
 
 
 @classic("getBrokerConfig", BROKER_ADDR, CLUSTER)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyromq.admin.cluster.brokers import Drained, Ping, cluster_table, drain_broker, ping_brokers, undrain_broker
+from pyromq.admin.cluster.replication import ReplicaRow, replication_table
 from pyromq.admin.groups.lag import broker_lag
 from pyromq.admin.listing import Listing
 from pyromq.client.admin.addresses import brokers_in, replicas
@@ -93,6 +94,20 @@ async def ping(
     """
     places = await _places(session, broker, None)
     return await ping_brokers(session.admin, {address: name for name, address in places.items()}, count)
+
+
+@reading(app, "ha")
+async def ha(
+    session: Session,
+    broker: Annotated[
+        str | None, typer.Option("-b", "--broker", metavar="NAME", help="Only this broker and its slaves.")
+    ] = None,
+) -> Listing[ReplicaRow]:
+    """Replication: who follows whom, how far behind, since when, and what is wrong.
+
+    Example: pyromq broker ha -b broker-a --watch 1
+    """
+    return await replication_table(session.admin, broker)
 
 
 # Settings

@@ -6,6 +6,8 @@ import pytest
 
 from pyromq.admin.cluster import doctor_rules as rules
 from pyromq.admin.cluster.doctor_rules import Finding, Health
+from pyromq.admin.cluster.replication import ReplicaRow
+from pyromq.protocol.bodies import HAConnectionInfo, HARefusal, HARuntimeInfo
 
 HERE = "127.0.0.1:9876"
 ELSEWHERE = "10.0.0.5:9876"
@@ -92,3 +94,48 @@ def test_the_worst_counts_and_all_is_counted():
     assert rules.summary([good, good]) == "2 checks, all is well"
     assert rules.summary([good, bad, warning]) == "1 fail, 1 warn, 1 ok"
     assert (rules.worst([]), rules.worst([good, warning]), rules.worst([bad, warning])) == ("ok", "warn", "fail")
+
+
+# Replication
+
+SLAVE = HAConnectionInfo(addr="10.0.0.7:40000", in_sync=True)
+FAR = HAConnectionInfo(addr="10.0.0.8:40000", diff=300_000_000)
+
+
+def test_a_master_that_promises_a_second_copy_needs_a_slave():
+    [finding] = rules.followed("broker-a", HARuntimeInfo(master=True, broker_role="SYNC_MASTER"))
+    assert finding.status is Health.FAIL
+    assert "SLAVE_NOT_AVAILABLE" in finding.found
+    assert rules.followed("broker-a", HARuntimeInfo(master=True, broker_role="ASYNC_MASTER")) == []
+    info = HARuntimeInfo(master=True, broker_role="SYNC_MASTER", ha_connection_info=[SLAVE])
+    assert [each.status for each in rules.followed("broker-a", info)] == [Health.OK]
+
+
+def test_a_slave_that_is_too_far_behind_is_told():
+    info = HARuntimeInfo(master=True, broker_role="SYNC_MASTER", ha_connection_info=[SLAVE, FAR])
+    warning, fine = rules.followed("broker-a", info)
+    assert (warning.status, fine.status) == (Health.WARN, Health.OK)
+    assert "10.0.0.8:40000 is 300000000 bytes behind" in warning.found
+    assert fine.found == "1 of 2 are near"
+
+
+def test_a_refused_slave_is_told_once_and_forgotten_when_it_comes_no_more():
+    def refusal(port: int, millis_ago: int) -> HARefusal:
+        return HARefusal(addr=f"10.0.0.8:{port}", millis_ago=millis_ago, reason="its log ends at 9, this one at 8")
+
+    again = HARuntimeInfo(master=True, refusals=[refusal(1, 11_000), refusal(2, 6000), refusal(3, 1000)])
+    [finding] = rules.followed("broker-a", again)
+    assert finding.status is Health.FAIL
+    assert finding.found == "10.0.0.8:3 was refused 1 s ago: its log ends at 9, this one at 8"
+    assert rules.followed("broker-a", HARuntimeInfo(master=True, refusals=[refusal(1, 3_600_000)])) == []
+
+
+def test_slaves_are_told_by_how_they_follow():
+    def row(**fields: object) -> ReplicaRow:
+        return ReplicaRow("broker-a", 1, "SLAVE", "10.0.0.8:10911", **fields)  # type: ignore[arg-type]
+
+    assert rules.follows(row(follows="10.0.0.6:10912", behind=900, behind_s=0.3)).status is Health.OK
+    late = rules.follows(row(follows="10.0.0.6:10912", behind=900, behind_s=61.0))
+    assert (late.status, late.found) == (Health.WARN, "61 s and 900 bytes behind 10.0.0.6:10912")
+    lost = rules.follows(row(problem="master 10.0.0.6:10912: Connection refused"))
+    assert (lost.status, lost.what) == (Health.FAIL, "slave 1 of broker-a")

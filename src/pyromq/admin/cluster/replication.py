@@ -1,0 +1,143 @@
+"""Replication of all brokers: who follows whom, how far behind, since when, and what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime  # noqa: TC003 - a field of rows
+from typing import TYPE_CHECKING
+
+from pyromq.client.admin.addresses import MASTER, replicas
+from pyromq.client.admin.fan_out import fan_out
+from pyromq.client.admin.times import from_millis
+from pyromq.errors import RequestCodeNotSupported, RouteNotFound
+
+from ..listing import Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyromq.client.admin import AdminClient
+    from pyromq.client.admin.addresses import Replica
+    from pyromq.protocol.bodies import HARefusal, HARuntimeInfo
+
+# A slave that is refused comes again every five seconds: what is older than this is over.
+RECENT = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRow:
+    """One broker. `log_end` is how much of the log it has.
+
+    Of a master: `slaves` are connected to it. Of a slave: the address it `follows`, `since` when, and how far it is
+    `behind` its master, in bytes and in seconds between their newest messages. None is what is not known.
+    """
+
+    broker: str
+    id: int
+    role: str
+    address: str
+    log_end: int | None = None
+    slaves: int | None = None
+    follows: str | None = None
+    behind: int | None = None
+    behind_s: float | None = None
+    since: datetime | None = None
+    problem: str | None = None
+
+
+async def replication_table(admin: AdminClient, broker: str | None = None) -> Listing[ReplicaRow]:
+    """All brokers, or those of one name; one that does not answer has a row, and is missing."""
+    found = replicas(await admin.brokers.cluster_info())
+    chosen = [each for each in found if broker is None or each.broker == broker]
+    if broker is not None and not chosen:
+        names = sorted({each.broker for each in found})
+        raise RouteNotFound(f"there is no broker {broker}; there are: {', '.join(names) or 'none'}")
+    # Slaves first: while messages come in, none of them may seem to have more than its master.
+    slaves = await fan_out([each.address for each in chosen if each.id != MASTER], admin.brokers.ha_status)
+    masters = await fan_out([each.address for each in chosen if each.id == MASTER], admin.brokers.ha_status)
+    failures = {**slaves.failures, **masters.failures}
+    rows = replica_rows(chosen, {**slaves.results, **masters.results}, failures)
+    missing = (*masters.missing, *slaves.missing)
+    return Listing.make(ReplicaRow, rows, missing, _summary(rows))
+
+
+def replica_rows(
+    brokers: Iterable[Replica], infos: Mapping[str, HARuntimeInfo], failures: Mapping[str, BaseException]
+) -> list[ReplicaRow]:
+    """`infos`, and why others have none, are by address. Masters stand above their slaves."""
+    brokers = list(brokers)
+    masters = {each.broker: infos.get(each.address) for each in brokers if each.id == MASTER}
+    rows = []
+    for each in brokers:
+        info = infos.get(each.address)
+        if info is None:
+            role = "MASTER" if each.id == MASTER else "SLAVE"
+            rows.append(ReplicaRow(each.broker, each.id, role, each.address, problem=_why(failures.get(each.address))))
+        elif info.master:
+            rows.append(_master(each, info))
+        else:
+            rows.append(_slave(each, info, masters.get(each.broker)))
+    return rows
+
+
+def _master(broker: Replica, info: HARuntimeInfo) -> ReplicaRow:
+    connected = info.ha_connection_info
+    problems = [f"{each.addr} was refused: {each.reason}" for each in recent(info.refusals)]
+    if info.broker_role == "SYNC_MASTER" and not info.in_sync_slave_nums:
+        problems.insert(0, "no slave is near enough: sends are answered with SLAVE_NOT_AVAILABLE")
+    return ReplicaRow(
+        broker.broker,
+        broker.id,
+        info.broker_role or "MASTER",
+        broker.address,
+        info.master_commit_log_max_offset,
+        len(connected),
+        problem="; ".join(problems) or None,
+    )
+
+
+def _slave(broker: Replica, info: HARuntimeInfo, master: HARuntimeInfo | None) -> ReplicaRow:
+    own = info.ha_client_runtime_info
+    behind = seconds = None
+    if master is not None and master.master:
+        # Below zero it has what its master has not, which says its problem.
+        behind = max(master.master_commit_log_max_offset - own.max_offset, 0)
+        if info.last_store_timestamp and master.last_store_timestamp:
+            later = master.last_store_timestamp - info.last_store_timestamp
+            seconds = max(later, 0) / 1000 if behind else 0.0
+    return ReplicaRow(
+        broker.broker,
+        broker.id,
+        info.broker_role or "SLAVE",
+        broker.address,
+        own.max_offset,
+        None,
+        own.master_addr or None,
+        behind,
+        seconds,
+        from_millis(own.since_timestamp),
+        own.problem,
+    )
+
+
+def _why(failure: BaseException | None) -> str:
+    if isinstance(failure, RequestCodeNotSupported):
+        return "does not tell: brokers before 5.0 do not know the question"
+    return "does not answer" if failure is None else f"does not answer: {failure}"
+
+
+def recent(refusals: Iterable[HARefusal]) -> list[HARefusal]:
+    """The newest refusal of each machine, unless it is long ago. A slave has another port each time it comes."""
+    newest = {each.addr.rpartition(":")[0]: each for each in refusals if each.millis_ago < RECENT}
+    return list(newest.values())
+
+
+def _summary(rows: list[ReplicaRow]) -> str:
+    slaves = [row for row in rows if row.slaves is None and row.id != MASTER]
+    if not slaves:
+        return "no slaves"
+    wrong = sum(row.problem is not None for row in rows)
+    furthest = max((row.behind for row in slaves if row.behind is not None), default=None)
+    behind = "" if furthest is None else f", at most {furthest} bytes behind"
+    noun = "slave" if len(slaves) == 1 else "slaves"
+    return f"{len(slaves)} {noun}{behind}" + (f", {wrong} with a problem" if wrong else "")
