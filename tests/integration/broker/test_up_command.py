@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,13 @@ from tests.integration.broker.command_kit import children, environment, is_runni
 from tests.integration.broker.life_kit import Peer, eventually
 from tests.ports import free_port
 
+from pyromq.errors import SlaveNotAvailable
+
 pytestmark = pytest.mark.slow
 
-READY = re.compile(r"PyroMQ \S+ is ready: name server (\S+), broker (\S+?)( and \d+ more)?, data in (.+)")
+READY = re.compile(
+    r"PyroMQ \S+ is ready: name server (\S+), broker (\S+?)( and \d+ more)?( with \d slaves?( each)?)?, data in (.+)"
+)
 ANY_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
 
 
@@ -255,6 +259,35 @@ def test_a_further_broker_that_cannot_start_ends_all_of_it(tmp_path):
     assert (code, out) == (1, "")
     assert f"port {port + 10} is taken" in err
     assert "pyromq up: broker-b did not start (exit code 255)" in err
+
+
+# Slaves
+
+
+def log_of(folder):
+    return {path.name: path.read_bytes() for path in sorted((folder / "commitlog").iterdir())}
+
+
+async def test_a_slave_has_what_was_sent_and_ends_with_its_master(tmp_path):
+    ports = ("--namesrv-port", "0", "--broker-port", str(free_port(2)))
+    with up(tmp_path, "--replicas", "1", "brokerRole=SYNC_MASTER", ports=ports) as (process, name_server, broker):
+        async with Peer() as peer:
+            assert (await peer.brokers(name_server)).keys() == {("broker-a", 0), ("broker-a", 1)}
+
+            async def sent():
+                with suppress(SlaveNotAvailable):  # until the slave has connected
+                    return await peer.send(broker, b"on two disks") is not None
+
+            await eventually(sent)
+        [slave] = children(process)
+        code, _, err = stop(process)
+        assert code == 0, err
+        assert not is_running(slave)
+    data = tmp_path / ".pyromq"
+    assert sorted(path.name for path in data.iterdir()) == ["broker-a", "broker-a-slave-1"]
+    assert b"on two disks" in b"".join(log_of(data / "broker-a-slave-1").values())
+    assert log_of(data / "broker-a-slave-1") == log_of(data / "broker-a")
+    assert [path.name for path in data.glob("*/abort")] == []
 
 
 # What it imports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.broker.config import BrokerConfig, BrokerServerConfig
+from pyromq.broker.config import BrokerConfig, BrokerRole, BrokerServerConfig
 from pyromq.cli.servers.up import Plan
 from pyromq.namesrv import NamesrvConfig
 from pyromq.remoting import ServerConfig
@@ -44,6 +44,25 @@ def test_further_brokers_have_their_own_names_ports_and_folders(plan, tmp_path):
     assert settings[BrokerServerConfig].listen_port == 10931
     assert settings[StoreConfig].root == str(tmp_path / "broker-c")
     assert settings[StoreConfig].max_message_size == 1 << 20
+
+
+def test_slaves_have_the_name_of_their_master_and_ports_and_folders_of_their_own(plan, tmp_path):
+    both = plan("brokerName=mine", "brokerRole=SYNC_MASTER", "brokerId=0", brokers=2, replicas=2)
+    members = both.slaves(9876, 10911, [])
+    assert [each.name for each in members] == [
+        "broker-a-slave-1",
+        "broker-a-slave-2",
+        "broker-b-slave-1",
+        "broker-b-slave-2",
+    ]
+    assert [each.environ["PYROMQ_BROKER_NAME"] for each in members] == ["mine", "mine", "broker-b", "broker-b"]
+    assert [each.environ["PYROMQ_BROKER_ID"] for each in members] == ["1", "2", "1", "2"]
+    assert {each.environ["PYROMQ_BROKER_ROLE"] for each in members} == {"SLAVE"}
+    ports = [each.environ["PYROMQ_LISTEN_PORT"] for each in members]
+    assert ports == ["10931", "10951", "10941", "10961"]
+    folders = [each.environ["PYROMQ_STORE_PATH_ROOT_DIR"] for each in members]
+    assert folders == [str(tmp_path / each.name) for each in members]
+    assert both.broker(0, 9876, 10911)[BrokerConfig].broker_role is BrokerRole.SYNC_MASTER
 
 
 def test_the_settings_of_further_brokers_travel_in_the_environment(plan):

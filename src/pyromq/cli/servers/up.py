@@ -1,4 +1,7 @@
-"""`pyromq up`: a name server and a broker in one process, with a data directory and no configuration."""
+"""`pyromq up`: a name server and a broker in one process, with a data directory and no configuration.
+
+Further brokers and slaves are processes of their own.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import typer
 
 from pyromq import __version__, broker, namesrv, remoting
 from pyromq.broker.config import CONFIGS as BROKER_CONFIGS
+from pyromq.broker.config import BrokerConfig
 from pyromq.errors import PyroMQError
 from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
 from pyromq.remoting import ServerConfig, join_address, split_address
@@ -36,6 +40,7 @@ LOOPBACK = "127.0.0.1"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # A broker also takes the port two below its own, and the one above.
 PORTS_APART = 10
+MOST_REPLICAS = 9
 
 # Defaults that suit a laptop.
 _DEFAULTS = {
@@ -80,6 +85,12 @@ def up(
             metavar="N", help="Number of brokers; each after the first is a separate process.", min=1, max=len(LETTERS)
         ),
     ] = 1,
+    replicas: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Number of slaves per broker; each is a separate process.", min=0, max=MOST_REPLICAS
+        ),
+    ] = 0,
     log_level: Annotated[logs.LogLevel, typer.Option(help="Log level.")] = logs.LogLevel.warning,
     log_format: Annotated[logs.LogFormat, typer.Option(help="Log format.")] = logs.LogFormat.text,
     log_dir: Annotated[
@@ -109,6 +120,7 @@ def up(
                 listen=listen,
                 advertise=advertise,
                 brokers=brokers,
+                replicas=replicas,
                 arguments=tuple(properties or ()),
             )
             remoting.run(_run(plan, log))
@@ -126,6 +138,7 @@ class Plan:
     listen: str = LOOPBACK
     advertise: str | None = None
     brokers: int = 1
+    replicas: int = 0
     arguments: tuple[str, ...] = ()
 
     @property
@@ -144,13 +157,12 @@ class Plan:
         }
         return _with(settings, own)
 
-    def broker(self, number: int, namesrv_port: int, first_port: int) -> Settings:
-        """The settings of a broker; the first has number 0 and `first_port`.
+    def broker(self, number: int, namesrv_port: int, first_port: int, slave: int = 0) -> Settings:
+        """The settings of a broker or of one of its slaves; the first broker has number 0 and `first_port`.
 
         Its file holds changes made during earlier runs; they apply unless overridden here.
         """
-        name = f"broker-{LETTERS[number]}"
-        folder = (self.data / name).absolute()
+        folder = (self.data / self._name(number, slave)).absolute()
         file = folder / "config" / "broker.properties"
         foreign = _only_of_name_server(self.arguments)
         settings = broker.load_settings(
@@ -160,30 +172,45 @@ class Plan:
             namesrv_addr=join_address(reached_by(self.name_server()[ServerConfig].bind_address), namesrv_port),
         )
         own = {
-            "listenPort": str(first_port + number * PORTS_APART),
+            "listenPort": str(first_port + (slave * self.brokers + number) * PORTS_APART),
             "bindAddress": self.listen,
-            "brokerName": name,
+            "brokerName": f"broker-{LETTERS[number]}",
             "storePathRootDir": str(folder),
             "brokerConfigPath": str(file),
             "brokerIP1": self.host,
             "brokerIP2": self.host,
         }
-        settings = _with(settings, own, also_over_arguments=number > 0)
+        if slave:
+            master = self.broker(number, namesrv_port, first_port)[BrokerConfig]
+            own |= {"brokerRole": "SLAVE", "brokerId": str(slave), "brokerName": master.broker_name}
+        settings = _with(settings, own, also_over_arguments=number > 0 or slave > 0)
         open_keys = {key: text for key, text in _DEFAULTS.items() if settings.origin(key) == "default"}
         return _with(settings, open_keys)
 
     def further_brokers(self, namesrv_port: int, first_port: int, log: list[str]) -> list[Member]:
-        """The other brokers, as processes. Settings go through the environment, which keeps passwords private."""
-        members = []
-        for number in range(1, self.brokers):
-            settings = self.broker(number, namesrv_port, first_port)
-            environ = {
-                environment_name(key): text for key, text in settings.items() if settings.origin(key) != "default"
-            }
-            name = f"broker-{LETTERS[number]}"
-            arguments = ["-m", "pyromq.cli.main", "broker", "--supervised", "--log-name", name, *log]
-            members.append(Member(name, arguments, environ))
-        return members
+        """The other masters as processes."""
+        return [self._member(number, 0, namesrv_port, first_port, log) for number in range(1, self.brokers)]
+
+    def slaves(self, namesrv_port: int, first_port: int, log: list[str]) -> list[Member]:
+        """All slaves as processes."""
+        return [
+            self._member(number, slave, namesrv_port, first_port, log)
+            for number in range(self.brokers)
+            for slave in range(1, self.replicas + 1)
+        ]
+
+    def _member(self, number: int, slave: int, namesrv_port: int, first_port: int, log: list[str]) -> Member:
+        """A broker as a process. Settings go through the environment, which keeps passwords private."""
+        settings = self.broker(number, namesrv_port, first_port, slave)
+        environ = {environment_name(key): text for key, text in settings.items() if settings.origin(key) != "default"}
+        name = self._name(number, slave)
+        arguments = ["-m", "pyromq.cli.main", "broker", "--supervised", "--log-name", name, *log]
+        return Member(name, arguments, environ)
+
+    def _name(self, number: int, slave: int) -> str:
+        """What its folder, its process and its log are called."""
+        name = f"broker-{LETTERS[number]}"
+        return f"{name}-slave-{slave}" if slave else name
 
 
 def reached_by(bound: str) -> str:
@@ -252,6 +279,10 @@ async def _serve(plan: Plan, log: list[str], services: list[Service], systemd: S
         if plan.brokers > 1:
             fleet = Fleet(plan.further_brokers(name_server.port, first.port, log))
             services.append(await life.enter_async_context(fleet))
+        if plan.replicas:
+            # After all masters: a slave hears of its master when it registers.
+            fleet = Fleet(plan.slaves(name_server.port, first.port, log))
+            services.append(await life.enter_async_context(fleet))
         print(_ready(plan, name_server.port, first), flush=True)
         systemd.ready(f"serving at {first.address}")
         endings = [asyncio.create_task(service.ended()) for service in services]
@@ -269,6 +300,9 @@ def _ready(plan: Plan, namesrv_port: int, first: broker.Broker) -> str:
     name_server = join_address(plan.host, namesrv_port)
     only_here = is_loopback(split_address(first.listens_on)[0])
     brokers = first.address + (f" and {plan.brokers - 1} more" if plan.brokers > 1 else "")
+    if plan.replicas:
+        each = " each" if plan.brokers > 1 else ""
+        brokers += f" with {plan.replicas} slave{'s' if plan.replicas > 1 else ''}{each}"
     return "\n".join(
         [
             f"PyroMQ {__version__} is ready: name server {name_server}, broker {brokers}, data in {plan.data}",
