@@ -361,10 +361,14 @@ class Parts:
         self._pops.stop()
 
     async def finish(self, timeout: float) -> None:
-        """Store what has arrived and answer all who wait: pulls at once, senders when their messages are on disk."""
+        """Store what has arrived and answer all who wait: pulls at once, senders when their messages are on disk.
+
+        Slaves get what they lack: this one may be stopped so that a slave takes over.
+        """
         self.stop_waiting()
         self._appends.flush()
         await self.gate.finish(timeout)
+        await self.master.finish(timeout)
 
     async def close(self) -> None:
         """Keep all that is known for the next start. Everything has come to an end before this."""

@@ -51,6 +51,7 @@ class Master:
         self._config = config
         self.links: set[SlaveLink] = set()
         self.refusals: deque[Refusal] = deque(maxlen=_REFUSALS_KEPT)
+        self._changed = asyncio.Event()  # a slave has more, or is gone
 
     def accepted(self, sock: socket.socket) -> None:
         """A connection to the port of replication."""
@@ -67,10 +68,12 @@ class Master:
 
     def reported(self, link: SlaveLink, end: int) -> None:
         self._slaves.acknowledged(link, end)
+        self._changed.set()
 
     def closed(self, link: SlaveLink, reason: str, *, is_refusal: bool) -> None:
         self.links.discard(link)
         self._slaves.left(link)
+        self._changed.set()
         if is_refusal:
             self.refusals.append(Refusal(link.peer, reason, time.time()))
             logger.error("slave %s is refused: %s", link.peer, reason)
@@ -85,6 +88,15 @@ class Master:
             now = time.monotonic()
             for link in tuple(self.links):
                 link.look(now, config.heartbeat_interval / 1000, config.silence / 1000)
+
+    async def finish(self, timeout: float) -> None:
+        """Wait until every slave has the whole log, but no longer than this."""
+        end = int(self._log.end)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while any(link.acknowledged is not None and link.acknowledged < end for link in self.links):
+                    self._changed.clear()
+                    await self._changed.wait()
 
     def close(self) -> None:
         for link in tuple(self.links):
