@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import pytest
 from tests.integration.broker.life_kit import new_name_server
-from tests.integration.broker.replication_kit import Group
+from tests.integration.broker.replication_kit import DeafSlave, FakeMaster, Group
 from tests.integration.broker.scene_kit import Shift, running
 
 from pyromq.broker import assembly
@@ -63,3 +64,37 @@ async def client(scene):
 async def group(tmp_path):
     async with new_name_server(tmp_path) as name_server, contextlib.AsyncExitStack() as life:
         yield Group(tmp_path, name_server, life)
+
+
+@pytest.fixture
+async def deaf():
+    slaves = []
+
+    async def connect(scene, report=None):
+        slave = DeafSlave(*await asyncio.open_connection("127.0.0.1", scene.broker._ports.ha_port))
+        slaves.append(slave)
+        if report is not None:
+            slave.report(report)
+        return slave
+
+    yield connect
+    for slave in slaves:
+        slave.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await slave.writer.wait_closed()
+
+
+@pytest.fixture
+async def fake_master():
+    connections: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+    writers = []
+
+    async def connected(reader, writer):
+        writers.append(writer)
+        await connections.put((reader, writer))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    yield FakeMaster(server, connections)
+    server.close()
+    for writer in writers:
+        writer.close()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from tests.integration.broker.life_kit import eventually
+import asyncio
+import struct
+
+from tests.integration.broker.life_kit import PATIENCE, eventually
 from tests.integration.broker.scene_kit import running
 
 MASTER, SYNC = "brokerRole=ASYNC_MASTER", "brokerRole=SYNC_MASTER"
 SLAVE = ("brokerRole=SLAVE", "brokerId=1", "slaveSyncInterval=50")
+
+REPORT, HEAD = struct.Struct(">q"), struct.Struct(">qi")
 
 
 class Group:
@@ -41,3 +46,39 @@ async def caught_up(master, slave):
         return end(master) == end(slave) and end(master) > 0
 
     await eventually(same)
+
+
+class DeafSlave:
+    """A slave that says where it is and then acknowledges nothing."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+
+    def report(self, offset):
+        self.writer.write(REPORT.pack(offset))
+
+    async def frame(self):
+        async with asyncio.timeout(PATIENCE):
+            offset, size = HEAD.unpack(await self.reader.readexactly(HEAD.size))
+            return offset, await self.reader.readexactly(size)
+
+    async def is_closed(self):
+        async with asyncio.timeout(PATIENCE):
+            return await self.reader.read() is not None
+
+
+class FakeMaster:
+    """Sends what a test likes to whichever slave connects."""
+
+    def __init__(self, server, connections):
+        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self._connections = connections
+
+    async def slave(self):
+        async with asyncio.timeout(PATIENCE):
+            return DeafSlave(*await self._connections.get())
+
+
+async def report_of(slave):
+    async with asyncio.timeout(PATIENCE):
+        return REPORT.unpack(await slave.reader.readexactly(REPORT.size))[0]

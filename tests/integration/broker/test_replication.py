@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import struct
-
 import pytest
-from tests.integration.broker.life_kit import PATIENCE, eventually
-from tests.integration.broker.replication_kit import MASTER, SLAVE, SYNC, caught_up, end, knows_topic
+from tests.integration.broker.life_kit import eventually
+from tests.integration.broker.replication_kit import HEAD, MASTER, SLAVE, SYNC, caught_up, end, knows_topic, report_of
 from tests.integration.broker.scene_kit import batch_body, properties_text, send_ext
-
-REPORT, HEAD = struct.Struct(">q"), struct.Struct(">qi")
 
 
 @pytest.mark.scenario("ha 3")
@@ -86,43 +80,6 @@ async def test_with_a_slave_that_has_it_a_message_is_answered_with_0(group):
         reply = await client.put(b"%d" % number)
         assert reply.code == 0
         assert end(slave) == end(master)
-
-
-class DeafSlave:
-    """A slave that says where it is and then acknowledges nothing."""
-
-    def __init__(self, reader, writer):
-        self.reader, self.writer = reader, writer
-
-    def report(self, offset):
-        self.writer.write(REPORT.pack(offset))
-
-    async def frame(self):
-        async with asyncio.timeout(PATIENCE):
-            offset, size = HEAD.unpack(await self.reader.readexactly(HEAD.size))
-            return offset, await self.reader.readexactly(size)
-
-    async def is_closed(self):
-        async with asyncio.timeout(PATIENCE):
-            return await self.reader.read() is not None
-
-
-@pytest.fixture
-async def deaf():
-    slaves = []
-
-    async def connect(scene, report=None):
-        slave = DeafSlave(*await asyncio.open_connection("127.0.0.1", scene.broker._ports.ha_port))
-        slaves.append(slave)
-        if report is not None:
-            slave.report(report)
-        return slave
-
-    yield connect
-    for slave in slaves:
-        slave.writer.close()
-        with contextlib.suppress(ConnectionError):
-            await slave.writer.wait_closed()
 
 
 @pytest.mark.scenario("ha 9")
@@ -258,39 +215,6 @@ async def test_a_slave_takes_no_messages(group):
 
 
 # A master that does not behave
-
-
-class FakeMaster:
-    """Sends what a test likes to whichever slave connects."""
-
-    def __init__(self, server, connections):
-        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        self._connections = connections
-
-    async def slave(self):
-        async with asyncio.timeout(PATIENCE):
-            return DeafSlave(*await self._connections.get())
-
-
-@pytest.fixture
-async def fake_master():
-    connections: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
-    writers = []
-
-    async def connected(reader, writer):
-        writers.append(writer)
-        await connections.put((reader, writer))
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    yield FakeMaster(server, connections)
-    server.close()
-    for writer in writers:
-        writer.close()
-
-
-async def report_of(slave):
-    async with asyncio.timeout(PATIENCE):
-        return REPORT.unpack(await slave.reader.readexactly(REPORT.size))[0]
 
 
 @pytest.mark.scenario("ha 7")

@@ -9,22 +9,9 @@ import time
 
 import pytest
 from tests.integration.broker.life_kit import eventually
+from tests.integration.broker.replication_kit import MASTER, SLAVE, SYNC, caught_up, end
 from tests.integration.broker.scene_kit import loose_json
-from tests.integration.broker.test_replication import (
-    MASTER,
-    SLAVE,
-    SYNC,
-    FakeMaster,
-    Group,
-    caught_up,
-    deaf,
-    end,
-    fake_master,
-    group,
-)
 from tests.integration.cli.cli_kit import Commands
-
-__all__ = ["FakeMaster", "Group", "deaf", "fake_master", "group"]
 
 KEYS_OF_ROCKETMQ = {
     "master",

@@ -6,9 +6,7 @@ import asyncio
 
 import pytest
 from tests.integration.broker.life_kit import eventually
-from tests.integration.broker.test_replication import MASTER, deaf, end, group
-
-__all__ = ["deaf", "group"]
+from tests.integration.broker.replication_kit import MASTER, end
 
 
 @pytest.mark.slow

@@ -6,10 +6,8 @@ import json
 
 import pytest
 from tests.integration.broker.life_kit import eventually
+from tests.integration.broker.replication_kit import MASTER, SLAVE, caught_up
 from tests.integration.broker.scene_kit import COMMIT, GROUP, SUBSCRIPTION, TOPIC, messages_in
-from tests.integration.broker.test_replication import MASTER, SLAVE, caught_up, group
-
-__all__ = ["group"]
 
 pytestmark = pytest.mark.slow
 
