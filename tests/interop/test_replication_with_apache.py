@@ -11,13 +11,16 @@ from tests.interop.peers import NameServer
 from tests.interop.process import wait_until
 from tests.interop.pyromq_up import PyroMQ
 
+from pyromq.protocol import fastjson
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.interop
 
-PAIR, TOPIC = "pair", "T"
+PAIR, TOPIC, GROUP = "pair", "T", "TOOLS_CONSUMER"
 COPIED_WITHIN = 60.0
+SYNCED_WITHIN = 100.0  # 5.x asks every minute
 FILE = 1 << 20
 VERSIONS = ("4.9.7", "5.5.0")
 
@@ -44,12 +47,29 @@ def copied(master: Path, slave: Path) -> bool:
     return bool(theirs) and theirs == log(master)
 
 
+def saved(store: Path, name: str) -> Any:
+    path = store / "config" / name
+    return fastjson.loads(path.read_bytes()) if path.exists() else {}
+
+
+def settings_copied(store: Path) -> bool:
+    """Whether a slave's files have the topic, and how far the group is in it."""
+    offsets = saved(store, "consumerOffset.json").get("offsetTable", {}).get(f"{TOPIC}@{GROUP}", {})
+    return TOPIC in saved(store, "topics.json").get("topicConfigTable", {}) and 7 in offsets.values()
+
+
+def commit(address: str) -> None:
+    with wire.Connection(address) as connection:
+        connection.ask(15, consumerGroup=GROUP, topic=TOPIC, queueId=0, commitOffset=7)
+
+
 def settings(role: str, broker_id: int) -> dict[str, Any]:
     return {"brokerRole": role, "brokerId": broker_id, "brokerIP2": "127.0.0.1", "mappedFileSizeCommitLog": FILE}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.scenario("ha 1")
+@pytest.mark.scenario("ha 14")
 def test_a_slave_of_ours_follows_a_master_of_theirs(java_packages: None, tmp_path: Path, version: str) -> None:
     (tmp_path / "theirs").mkdir()
     with NameServer(f"apache-{version}", tmp_path / "namesrv") as namesrv:
@@ -65,10 +85,13 @@ def test_a_slave_of_ours_follows_a_master_of_theirs(java_packages: None, tmp_pat
                 send(master.address, 2000)  # into the next files
                 wait_until(lambda: copied(theirs, ours), COPIED_WITHIN, "the slave has the rest")
                 assert len(log(theirs)) > 1
+                commit(master.address)
+                wait_until(lambda: settings_copied(ours), COPIED_WITHIN, "the slave has the topic and the offset")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.scenario("ha 2")
+@pytest.mark.scenario("ha 14")
 def test_a_slave_of_theirs_follows_a_master_of_ours(java_packages: None, tmp_path: Path, version: str) -> None:
     (tmp_path / "theirs").mkdir()
     with NameServer("ours", tmp_path / "namesrv") as namesrv:
@@ -98,3 +121,5 @@ def test_a_slave_of_theirs_follows_a_master_of_ours(java_packages: None, tmp_pat
                 send(master.address, 2000)
                 wait_until(lambda: copied(ours, theirs), COPIED_WITHIN, "the slave has the log")
                 assert len(log(ours)) > 1
+                commit(master.address)
+                wait_until(lambda: settings_copied(theirs), SYNCED_WITHIN, "the slave has the topic and the offset")
