@@ -191,11 +191,11 @@ class Parts:
                 client,
                 self._master_for_clients,
                 lambda: live.settings[ReplicationConfig].sync_interval,
-                self.state,
-                tables,
-                self._pops.modes,
-                self.schedule,
-                self.timer_upkeep if live.config.timer_wheel else None,
+                state=self.state,
+                tables=tables,
+                modes=self._pops.modes,
+                schedule=self.schedule,
+                timers=self.timer_upkeep if live.config.timer_wheel else None,
             )
             if live.config.is_slave
             else None

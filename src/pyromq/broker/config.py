@@ -573,19 +573,19 @@ def check_settings(settings: Settings) -> None:
         raise ConfigError(f"namesrvAddr: {exc}", settings.origin("namesrvAddr")) from exc
     if config.is_slave and config.broker_id <= 0:
         raise ConfigError("brokerRole SLAVE needs a brokerId above 0", settings.origin("brokerRole"))
-    replication = settings[ReplicationConfig]
+    ha_config = settings[ReplicationConfig]
     for key, is_set in (
-        ("enableDLegerCommitLog", replication.dledger),
-        ("enableControllerMode", replication.controller_mode),
+        ("enableDLegerCommitLog", ha_config.dledger),
+        ("enableControllerMode", ha_config.controller_mode),
     ):
         if is_set:
             raise ConfigError(
                 f"{key} is not available: use brokerRole SYNC_MASTER with a SLAVE for a second copy",
                 settings.origin(key),
             )
-    if replication.master_address:
+    if ha_config.master_address:
         try:
-            split_address(replication.master_address)
+            split_address(ha_config.master_address)
         except ValueError as exc:
             raise ConfigError(f"haMasterAddress: {exc}", settings.origin("haMasterAddress")) from exc
     if config.acl_enable:

@@ -63,6 +63,7 @@ class MetadataCopy:
         client: RemotingClient,
         master: Callable[[], str | None],
         interval: Callable[[], int],
+        *,
         state: BrokerState,
         tables: Tables,
         modes: RequestModes,
