@@ -41,7 +41,7 @@ class HeldPull:
 class HeldPulls:
     """The waiting pulls by queue. Waiting costs nothing; a queue without waiting pulls costs one lookup.
 
-    A pull is here until `remove` says that it is answered, so that whoever goes through many of them in several turns
+    A pull stays until it is answered and `remove`d, so a loop over many of them that takes several turns
     of the event loop can be overtaken by others.
     """
 

@@ -45,7 +45,7 @@ ENTRY = ENTRY_LAYOUT.struct
 PRE_BLANK = ENTRY.pack(0, 0x7FFFFFFF, 0)
 PRE_BLANK_SIZE = 0x7FFFFFFF
 
-# Consume queue ext: a unit of variable size, found by the address that stands in place of the tags code.
+# Consume queue ext: a unit of variable size, found by the address stored instead of the tags code.
 EXT_UNIT = Layout(
     size="h",  # of the unit, with its bitmap
     tags_code="q",

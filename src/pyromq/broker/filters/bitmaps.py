@@ -1,7 +1,7 @@
 """Filter bitmaps: which groups want a message, computed once when it is stored (docs/spec/broker.md 7.4).
 
 With `enableCalcFilterBitMap` and `enableConsumeQueueExt`, a message of a topic that groups filter by SQL92 is tested by
-the filter of each of them, and the bits of those that select it lie beside its queue entry. A pull then passes over a
+the filter of each of them, and the bits of those that select it lie beside its queue entry. A pull can then skip a
 message without reading it. That costs every send one test per group, and pays off where a topic has many groups
 that each want little; it is off by default.
 """

@@ -33,7 +33,7 @@ _SHORT = 200  # bytes; longer ones would take too much room
 # However few messages match, test at most this many per match.
 _RAREST = 1 / 200
 
-_WORD = 8  # bytes that numpy compares in one go
+_WORD = 8  # bytes that numpy compares at once
 _MAX_WORDS = 4  # of a value
 
 

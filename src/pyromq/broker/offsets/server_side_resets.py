@@ -3,7 +3,7 @@
 An operator's 222 stores the new offsets at once and marks the queues. While a queue is marked, no client can commit
 another offset there; the group's next pull from that queue is answered with 21 and the offset to continue at, and
 clears the mark. So even an offline group can be reset (docs/spec/broker.md 9). Marks do not survive a restart:
-by then the offsets are in their file, and consumers ask for them anew.
+by then the offsets are in their file, and consumers ask for them again.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
                t topic  q queue  c group  bn broker  ro offset in the revive queue  rp how often it was put again
                sp (5.5) coming back does not count as another try
     tag ack    so, pt, t, q, c, bn of the checkpoint, ao the offset that is acknowledged
-    tag bAck   the same with aol, a list, in place of ao
+    tag bAck   the same with aol, a list, instead of ao
 
 RocketMQ 5's own records (PopCheckPoint, AckMsg, BatchAckMsg). Only values; `log` writes them.
 """

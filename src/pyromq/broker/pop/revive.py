@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _AFTER_ERROR = 10.0
-_AT_ONCE = 64  # checkpoints that are revived in one go
+_AT_ONCE = 64  # checkpoints revived at a time
 _SETTLE = 1.0  # seconds between two commits
 # Revival commits lag by this many seconds, or by several saves of the timers' progress, if that is more:
 # what timers deliver again after a crash must be read again, too.

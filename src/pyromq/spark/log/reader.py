@@ -124,7 +124,7 @@ class _Scan:
                 found = self._decode(data, file, positions=positions[:MAX_ROWS])
             except CorruptRecord as exc:
                 # Nothing depends on the previous record here: whatever is set, only this one is skipped.
-                self._report(file, exc, "passed over")
+                self._report(file, exc, "skipped")
                 positions = positions[1:]
                 continue
             if found.batch.num_rows:
@@ -161,7 +161,7 @@ class _Scan:
             raise StoreError(
                 f"{file.path}, byte {at}: {corrupt.reason}; onCorrupt=skip continues after it"
             ) from corrupt
-        done = at_stop if self._options.on_corrupt == "stop" else "passed over"
+        done = at_stop if self._options.on_corrupt == "stop" else "skipped"
         logger.warning("%s, byte %d: %s; %s", file.path, at, corrupt.reason, done)
 
     def _map(self, file: LogFile) -> mmap.mmap | None:

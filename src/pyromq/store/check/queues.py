@@ -98,7 +98,7 @@ class QueueCheck:
         self._last = -1  # physical offset of the last message
         self._passed = 0  # entries before this one were checked
         self._run: _Run | None = None
-        # Until an entry matches it is not known whether the queue was made anew; then older messages have no entries.
+        # Until an entry matches, the queue may have been recreated; then older messages have no entries.
         self._has_matched = False
         self._held: list[_Run] = []
         self._is_calm = False  # an entry has matched, and no run is open

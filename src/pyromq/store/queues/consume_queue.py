@@ -49,7 +49,7 @@ class ConsumeQueue(QueueEntries):
         self.gap: Gap | None = None
         self.held: tuple[int, int, int] | None = None
 
-    # Entries made anew
+    # Rebuilt entries
 
     def put(self, offset: QueueOffset, physical: int, size: int, tags_code: int) -> bool:
         """Add the entry of a message read back from the log; False if it is there already, or makes no sense.
