@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.interop import wire
-from tests.interop.apache import CLUSTER, Broker
+from tests.interop.apache import CLUSTER, Admin, Broker
 from tests.interop.peers import NameServer
 from tests.interop.process import wait_until
 from tests.interop.pyromq_up import PyroMQ
@@ -123,3 +123,26 @@ def test_a_slave_of_theirs_follows_a_master_of_ours(java_packages: None, tmp_pat
                 assert len(log(ours)) > 1
                 commit(master.address)
                 wait_until(lambda: settings_copied(theirs), SYNCED_WITHIN, "the slave has the topic and the offset")
+
+
+def test_mqadmin_sees_a_pair_of_ours(java_packages: None, tmp_path: Path) -> None:
+    names = {"brokerClusterName": CLUSTER, "brokerName": PAIR}
+    with (
+        NameServer("ours", tmp_path / "namesrv") as namesrv,
+        PyroMQ(tmp_path / "master", namesrv=namesrv.address, **names, **settings("ASYNC_MASTER", 0)) as master,
+        PyroMQ(tmp_path / "slave", namesrv=namesrv.address, **names, **settings("SLAVE", 1)) as slave,
+    ):
+        create(master.address)
+        send(master.address, 20)
+        folders = tmp_path / "master" / "data", tmp_path / "slave" / "data"
+        wait_until(lambda: copied(*folders), COPIED_WITHIN, "the slave has the log")
+        size = str(len(next(iter(log(folders[0]).values()))))
+        admin = Admin("5.5.0", tmp_path / "admin", namesrv.address)
+        of_master, of_slave = admin.run(f"haStatus -c {CLUSTER}", f"haStatus -b {slave.address}")
+        assert f"#MasterAddr\t{master.address}" in of_master
+        assert f"#MasterCommitLogMaxOffset\t{size}\n#SlaveNum\t1\n#InSyncSlaveNum\t1" in of_master
+        _, acknowledged, behind, _, status, sent = of_master.splitlines()[-1].split()
+        assert (acknowledged, behind, status, sent) == (size, "0", "OK", size)
+        assert f"#MasterAddr\t127.0.0.1:{master.port + 1}" in of_slave
+        assert f"#CommitLogMaxOffset\t{size}" in of_slave
+        assert "#LastReadTime\t20" in of_slave
