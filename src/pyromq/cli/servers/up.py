@@ -272,6 +272,8 @@ async def _serve(plan: Plan, log: list[str], services: list[Service], systemd: S
         of_name_server = plan.name_server()
         namesrv.check_folders(of_name_server)
         name_server = await life.enter_async_context(namesrv.NameServer(of_name_server))
+        # Slaves end after their masters, which send them the rest first.
+        of_slaves = await life.enter_async_context(contextlib.AsyncExitStack())
         settings = plan.broker(0, name_server.port, plan.broker_port)
         serving.log_notices(settings)
         first = await life.enter_async_context(broker.Broker(settings))
@@ -280,9 +282,9 @@ async def _serve(plan: Plan, log: list[str], services: list[Service], systemd: S
             fleet = Fleet(plan.further_brokers(name_server.port, first.port, log))
             services.append(await life.enter_async_context(fleet))
         if plan.replicas:
-            # After all masters: a slave hears of its master when it registers.
+            # They begin after all masters: a slave hears of its master when it registers.
             fleet = Fleet(plan.slaves(name_server.port, first.port, log))
-            services.append(await life.enter_async_context(fleet))
+            services.append(await of_slaves.enter_async_context(fleet))
         print(_ready(plan, name_server.port, first), flush=True)
         systemd.ready(f"serving at {first.address}")
         endings = [asyncio.create_task(service.ended()) for service in services]
