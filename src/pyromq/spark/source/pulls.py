@@ -20,11 +20,13 @@ from pyspark.sql.datasource import InputPartition
 
 from pyromq.client.consumer.subscriptions import SQL92, TAG, subscription_data
 from pyromq.errors import (
+    ConnectFailed,
     CorruptRecord,
     NoPermission,
     OffsetOutOfRange,
     PyroMQError,
     RemoteProtocolError,
+    RequestTimeout,
     RouteNotFound,
     ServerError,
     TopicNotFound,
@@ -257,8 +259,9 @@ class _Asking:
         self._patience = part.patience
         self._addresses = part.addresses
         self._group = link.namespace.wrap(options.consumer_group or options.group_id_prefix)
-        # For each broker, the id to ask.
-        self._replicas: dict[str, int] = {}
+        # For each queue, the id of the broker to ask; and addresses that could not be reached.
+        self._replicas: dict[MessageQueue, int] = {}
+        self._unreachable: set[str] = set()
         given = tags_of(options)
         both = [tags for tags in (given, part.tags) if tags is not None]
         self.tags = frozenset.intersection(*both) if both else None
@@ -287,24 +290,36 @@ class _Asking:
         began = time.monotonic()
         pause = _FIRST_PAUSE
         while True:
-            replica = self._replica(queue.broker_name)
+            address = None
             try:
-                address = self._address(queue, replica)
+                address, is_slave = self._address(queue)
                 reply = await self._link.client.calls.pull(address, header, self._options.pull_timeout_ms / 1000)
             except PyroMQError as exc:
                 if not self._may_pass(exc, time.monotonic() - began):
                     raise
                 logger.warning("%s: pull at %d failed: %s; trying again in %g s", place(queue), offset, exc, pause)
+                if address is not None and isinstance(exc, (ConnectFailed, RequestTimeout)):
+                    self._unreachable.add(address)
             else:
+                self._unreachable.discard(address)
                 answer = reply.header(PullMessageReply)
                 if self._options.read_from == "auto":
-                    self._replicas[queue.broker_name] = answer.suggest_which_broker_id
-                is_behind = offset >= answer.max_offset and replica != _MASTER
-                if not is_behind or self._master(queue) is None:
+                    self._replicas[queue] = answer.suggest_which_broker_id
+                if not is_slave or answer.min_offset <= offset < answer.max_offset:
                     return reply.code, answer, reply.body_bytes
-                # A replica that has not got that far; only the master can have it.
-                self._replicas[queue.broker_name] = _MASTER
-                continue
+                # A slave that has not got so far yet, or began later than its master. The master has it, or nobody.
+                if self._can_ask_master(queue):
+                    self._replicas[queue] = _MASTER
+                    continue
+                if offset < answer.min_offset or time.monotonic() - began >= self._patience:
+                    return reply.code, answer, reply.body_bytes
+                logger.warning(
+                    "%s: its slave has not got to %d yet, and its master is away; trying again in %g s",
+                    place(queue),
+                    offset,
+                    pause,
+                )
+                self._unreachable.clear()  # it may be back
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
             await self._find_again(wire)
@@ -315,23 +330,27 @@ class _Asking:
             return False
         return waited < (min(self._patience, _SERVER_ERROR_FOR) if isinstance(exc, ServerError) else self._patience)
 
-    def _replica(self, broker_name: str) -> int:
+    def _replica(self, queue: MessageQueue) -> int:
         first = _A_SLAVE if self._options.read_from == "slave" else _MASTER
-        return self._replicas.get(broker_name, first)
+        return self._replicas.get(queue, first)
 
-    def _master(self, queue: MessageQueue) -> str | None:
-        return self._addresses.get(queue.broker_name, {}).get(_MASTER)
+    def _can_ask_master(self, queue: MessageQueue) -> bool:
+        master = self._addresses.get(queue.broker_name, {}).get(_MASTER)
+        return master is not None and self._link.reached_at(master) not in self._unreachable
 
-    def _address(self, queue: MessageQueue, replica: int) -> str:
+    def _address(self, queue: MessageQueue) -> tuple[str, bool]:
+        """Where to pull, and whether that is a slave. One that could not be reached is the last choice."""
         known = self._addresses.get(queue.broker_name, {})
-        found = known.get(replica)
-        if found is None and known and (replica != _MASTER or self._options.read_from != "master"):
-            found = known[min(known)]
-        if found is None:
+        replica = self._replica(queue)
+        order = [replica] if replica in known else []
+        if replica != _MASTER or self._options.read_from != "master":
+            order += [number for number in sorted(known) if number != replica]
+        if not order:
             error = RouteNotFound(f"no address is known for broker {queue.broker_name}, which has {place(queue)}")
             error.retriable = True
             raise error
-        return self._link.reached_at(found)
+        addresses = [(self._link.reached_at(known[number]), number != _MASTER) for number in order]
+        return next((each for each in addresses if each[0] not in self._unreachable), addresses[0])
 
     async def _find_again(self, wire: MessageQueue) -> None:
         """Refresh the route: brokers may have moved."""

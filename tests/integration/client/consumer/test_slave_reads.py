@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import pytest
@@ -25,6 +26,11 @@ from pyromq.broker.replication import follower
 from pyromq.client.consumer.pull_consumer import PullConsumer
 from pyromq.client.consumer.start_offset import StartAt
 from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.message_queue import MessageQueue
+from pyromq.spark import options
+from pyromq.spark.schema import ARROW_SCHEMA
+from pyromq.spark.source.planning import QueueRange
+from pyromq.spark.source.pulls import PullPart, read
 
 pytestmark = pytest.mark.slow
 
@@ -216,3 +222,43 @@ def watch_slave(cluster, code=RequestCode.PULL_MESSAGE):
 
     ports.serve({code: watching})
     return seen
+
+
+# Spark
+
+
+async def read_by_spark(cluster, count, **more):
+    """The bodies of the first messages, as a task of Spark reads them."""
+    given = {"namesrv": cluster.namesrv, "subscribe": TOPIC, **more}
+    ranges = (QueueRange(MessageQueue(broker_name="broker-a", queue_id=0, topic=TOPIC), 0, count),)
+    addresses = {"broker-a": {0: cluster.address(), 1: cluster.address(SLAVE)}}
+    part = PullPart(ranges, addresses, patience=5.0)
+
+    def work():
+        batches = read(part, options.parse(options.SourceOptions, given), ARROW_SCHEMA)
+        return [body for batch in batches for body in batch.column("body").to_pylist()]
+
+    return await asyncio.to_thread(work)
+
+
+async def test_spark_reads_from_the_slave_when_the_master_is_gone(pair):
+    await send_many(pair, 5)
+    await copied(pair)
+    await pair.stop_broker()
+    assert await read_by_spark(pair, 5) == numbers(5)
+
+
+async def test_spark_reads_what_a_slave_does_not_have_from_its_master(pair_with):
+    cluster = await pair_with("haMasterAddress=127.0.0.1:1")  # a slave that never gets anything
+    await send_many(cluster, 5)
+    pulls = watch_slave(cluster)
+    assert await read_by_spark(cluster, 5, readFrom="slave") == numbers(5)
+    assert pulled_at(pulls) == [0]
+
+
+async def test_spark_follows_what_brokers_suggest(pair_with):
+    cluster = await far_behind(pair_with)
+    of_slave = watch_slave(cluster)
+    got = await read_by_spark(cluster, A_LONG_WAY)
+    assert [int(body) for body in got] == list(range(A_LONG_WAY))
+    assert len(pulled_at(of_slave)) > 2
