@@ -12,7 +12,8 @@ from pyromq.errors import BrokerError, FlowControl, PyroMQError
 from pyromq.protocol import sysflag
 from pyromq.protocol.headers import PullMessage
 
-from .pull_result import PullStatus, decode_pull
+from ..routes import MASTER_ID
+from .pull_result import STAND_IN_SUSPEND, PullStatus, decode_pull
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -58,7 +59,9 @@ async def pull_once(
 
     Raises a BrokerError, ConnectFailed, RequestTimeout, RouteNotFound, CorruptRecord, …
     """
-    address, _is_slave = await client.routes.replica_or_refresh(queue, broker_id)
+    address, is_slave = await client.routes.replica_or_refresh(queue, broker_id)
+    if is_slave and broker_id == MASTER_ID:
+        suspend = min(suspend, STAND_IN_SUSPEND)
     header = PullMessage(
         group,
         queue.topic,

@@ -13,8 +13,9 @@ from pyromq.protocol import sysflag
 from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.headers import PullMessage
 
+from ..routes import MASTER_ID
 from .offset_store import ReadFrom
-from .pull_result import PullStatus, decode_pull
+from .pull_result import STAND_IN_SUSPEND, PullStatus, decode_pull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -211,6 +212,7 @@ class PullLoop:
             known = await puller.offsets.read(queue, ReadFrom.MEMORY)
             if known is not None and known > 0 and not is_slave:
                 flags, commit = flags | sysflag.PULL_COMMIT_OFFSET, known
+        is_stand_in = is_slave and self._broker_id == MASTER_ID
         return PullMessage(
             consumer_group=puller.group,
             topic=queue.topic,
@@ -219,7 +221,7 @@ class PullLoop:
             max_msg_nums=puller.batch,
             sys_flag=flags,
             commit_offset=commit,
-            suspend_timeout_millis=int(SUSPEND_TIMEOUT * 1000),
+            suspend_timeout_millis=int((STAND_IN_SUSPEND if is_stand_in else SUSPEND_TIMEOUT) * 1000),
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
         )

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pyromq.protocol.message_queue import MessageQueue
     from pyromq.protocol.record import MessageRecord
 
+# Seconds that a pull waits at a slave whose master is away: the sooner it ends, the sooner the master is seen again.
+STAND_IN_SUSPEND = 1.0
+
 _INNER_BATCH = sysflag.INNER_BATCH | sysflag.NEED_UNWRAP
 _TAGS = props.TAGS.encode()
 

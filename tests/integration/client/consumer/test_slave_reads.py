@@ -22,6 +22,7 @@ from tests.integration.client.consumer.consume_kit import (
     watch,
 )
 
+from pyromq.broker import assembly
 from pyromq.broker.replication import follower
 from pyromq.client.consumer.pull_consumer import PullConsumer
 from pyromq.client.consumer.start_offset import StartAt
@@ -43,8 +44,9 @@ SMALL_MEMORY = 50 * MESSAGE
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch):
-    """A slave looks for its master all the time."""
+    """Slaves look for their master, and brokers at the pulls that they hold, all the time."""
     monkeypatch.setattr(follower, "_RETRY", 0.05)
+    monkeypatch.setattr(assembly, "_LOOK_AT_HELD_PULLS", 0.1)
 
 
 @pytest.fixture
