@@ -105,8 +105,8 @@ async def test_the_second_port_serves_all_but_pulls(peer, broker):
         assert (await peer.pull(running.address)).code == ResponseCode.SUCCESS
 
 
-async def test_the_port_for_slaves_takes_nobody(broker):
-    async with broker() as running:
+async def test_a_slave_has_no_slaves_of_its_own(broker):
+    async with broker("brokerRole=SLAVE", "brokerId=1") as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port + 1)
         async with asyncio.timeout(5):
             assert await reader.read() == b""

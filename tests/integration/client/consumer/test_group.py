@@ -127,7 +127,11 @@ async def shortened(cluster_with):
         await send(cluster, str(number).encode().rjust(2000))
     await cluster.peer.ask(cluster.address(), RequestCode.DELETE_EXPIRED_COMMITLOG)
 
+    log = cluster.broker._parts.context.store.log
+
     async def begins():
+        if len(log.segments) > 1:
+            return 0  # files are deleted one after the other, and the queue begins later with each
         header = GetMinOffset(TOPIC, 0)
         reply = await cluster.peer.ask(cluster.address(), RequestCode.GET_MIN_OFFSET, header)
         return int(reply.ext["offset"])
