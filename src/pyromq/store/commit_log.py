@@ -97,6 +97,7 @@ class CommitLog:
 
         Otherwise a record of the right size at `end` would bring the old ones after it back to life.
         """
+        self._drop_spare()  # it may be for another place than the log will need a file for
         for segment in reversed(self.segments):
             # An empty file that begins at the end stays: it may be all that says where the log is.
             if segment.start > end:
@@ -119,15 +120,18 @@ class CommitLog:
     def close(self) -> None:
         """Close all files and remove the one created in advance, which RocketMQ's recovery does not expect."""
         self._allocator.shutdown(wait=True)
-        if self._spare is not None and self._spare.exception() is None:
-            try:
-                self._spare.result().delete()
-            except OSError as exc:
-                logger.warning("cannot delete the spare commit log file: %s; the next start will", exc)
-        self._spare = None
+        self._drop_spare()
         for segment in self._segments.values():
             segment.close()
         self._segments.clear()
+
+    def _drop_spare(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None and spare.exception() is None:
+            try:
+                spare.result().delete()
+            except OSError as exc:
+                logger.warning("cannot delete the spare commit log file: %s; the next start will", exc)
 
     # Writing
 

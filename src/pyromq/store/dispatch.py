@@ -81,14 +81,14 @@ class Dispatch:
                 if at < 0 or queue.is_schedule or (tags_code := known_tags.get(properties[at:])) is None:
                     tags_code = self._tags.of(topic, properties, store_timestamp)
                 if (
-                    0 < queue_offset == queue.max_offset
+                    0 < queue_offset == queue.next_offset
                     and physical >= queue.max_physical
                     and queue.gap is None
                     and queue.held is None
                 ):
                     # queue.add, without the call
                     queue.tail += pack(physical, size, tags_code)
-                    queue.max_offset = queue_offset + 1  # type: ignore[assignment]  # still a queue offset
+                    queue.next_offset = queue_offset + 1  # type: ignore[assignment]  # still a queue offset
                     queue.max_physical = physical + size
                 else:
                     queue.put(QueueOffset(queue_offset), physical, size, tags_code)
@@ -123,7 +123,7 @@ class Dispatch:
                 or queue.is_schedule
                 or queue.gap is not None
                 or queue.held is not None
-                or not (run.is_dense and 0 < run.queue_offset == queue.max_offset)
+                or not (run.is_dense and 0 < run.queue_offset == queue.next_offset)
                 or run.physical < queue.max_physical
             ):
                 return False

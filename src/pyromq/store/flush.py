@@ -88,6 +88,11 @@ class Flusher:
                     self._wake.notify()
         return future
 
+    def cut(self, end: int) -> None:
+        """The log was cut and ends here now, on disk."""
+        with self._wake:
+            self.flushed = min(self.flushed, end)
+
     def wake(self) -> None:
         """Something was written; under SYNC_FLUSH that is reason enough to flush."""
         if self._sync:

@@ -93,6 +93,9 @@ CHECKPOINT_TIMES = Layout(
     logics="q",  # the same for the consume queues
     index="q",  # the same for the index
 ).struct
+# Of RocketMQ 5.x: how much of the log a group that fails over has confirmed.
+CHECKPOINT_CONFIRMED = Layout(confirmed="q").struct
+CHECKPOINT_CONFIRMED_AT = 32
 
 _SEGMENT_NAME = re.compile(r"[0-9]{20}", re.ASCII)
 _INDEX_NAME = re.compile(r"[0-9]{17}", re.ASCII)  # local time down to the millisecond

@@ -215,9 +215,9 @@ class Appender:
                     if queue not in queues:
                         queues[queue] = queue.mark()
                     # queue.add, without the call
-                    queue_offset = queue.max_offset
+                    queue_offset = queue.next_offset
                     queue.tail += pack_entry(position, size, tags_code)
-                    queue.max_offset = queue_offset + 1  # type: ignore[assignment]  # still a queue offset
+                    queue.next_offset = queue_offset + 1  # type: ignore[assignment]  # still a queue offset
                     queue.max_physical = end
                     pieces += (
                         pack_head(
@@ -302,7 +302,7 @@ class Appender:
         size = head.size + len(body) + len(topic_field) + PROPERTIES_LENGTH.size + len(properties)
         queue_offset = 0
         if not sys_flag & sysflag.PREPARED:  # neither prepared nor rolled back: it has a queue entry
-            queue_offset = int(queue.max_offset)
+            queue_offset = int(queue.next_offset)
             if queue not in batch.queues:
                 batch.queues[queue] = queue.mark()
             queue.add(position, size, self._tags.of(queue.topic, properties, batch.store_time))

@@ -200,19 +200,19 @@ class Recovery:
     def _compare(self, end: QueueEnd) -> None:
         """Note a gap if a queue does not end where it did when the store was closed."""
         queue = self._queues.get(end.topic, end.queue_id)
-        if (queue.max_offset, queue.max_physical) == (end.max_offset, end.max_physical):
+        if (queue.next_offset, queue.max_physical) == (end.max_offset, end.max_physical):
             return
         logger.warning("%r ended at %d when the store was closed; reading the log again", queue, end.max_offset)
         queue.cut(end.max_offset)
-        if queue.max_offset == end.max_offset and queue.max_physical != end.max_physical:
-            queue.cut(QueueOffset(queue.max_offset - 1))
-        if queue.max_offset < end.max_offset:
-            queue.gap = Gap(queue.max_offset, queue.max_physical)
+        if queue.next_offset == end.max_offset and queue.max_physical != end.max_physical:
+            queue.cut(QueueOffset(queue.next_offset - 1))
+        if queue.next_offset < end.max_offset:
+            queue.gap = Gap(queue.next_offset, queue.max_physical)
 
     def _keep_offsets(self, end: QueueEnd) -> None:
         """Messages neither in the queue nor in the log are gone; no other message may get their offsets."""
         queue = self._queues.find(end.topic, end.queue_id)
-        if queue is not None and queue.max_offset < end.max_offset:
+        if queue is not None and queue.next_offset < end.max_offset:
             queue.fill_up_to(end.max_offset)
             queue.gap = None
 

@@ -25,9 +25,10 @@ from pyromq.settings import options_of
 from . import failpoints
 from .commit_log import CommitLog, is_head_of
 from .config import StoreConfig
+from .confirmed import Confirmed
 from .disk import Disk
 from .flush import Flusher
-from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, refuse_foreign_store
+from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, PhysicalOffset, refuse_foreign_store
 from .index.index import IndexFiles
 from .index.key_query import KeyQuery, find_by_key
 from .lock import StoreLock
@@ -119,6 +120,7 @@ class MessageStore:
         # Makes the filter bitmaps of a topic's messages; None if the topic has none.
         self.bitmaps: Callable[[str], Bitmap | None] | None = None
         self._copy: LogCopy | None = None
+        self._confirmed = Confirmed(self.queues)
         # Why this store never takes messages: it holds a copy of another log. None if it does.
         self.read_only: str | None = None
         # Why writing is refused at present, by cause; empty if it is not.
@@ -306,11 +308,81 @@ class MessageStore:
             self._copy = LogCopy(self.log, self.queues, self.index, self._tags, self._deleted_topics.ends)
         touched = self._copy.append(offset, data)
         self._appender.last_timestamp = max(self._appender.last_timestamp, self._copy.last_timestamp)
+        if self._confirmed.offset is not None:
+            self._confirmed.written(touched, self._copy.dispatched)
         try:
             self._upkeep.after_put(touched)
         except (OSError, StoreError) as exc:
             self._queues_failed(exc)
         return list(touched)
+
+    # In a group that fails over
+
+    @property
+    def confirmed(self) -> int:
+        """Where the records end that readers may see."""
+        offset = self._confirmed.offset
+        return int(self.log.end) if offset is None else offset
+
+    def limit_readers(self, offset: int | None = None) -> None:
+        """Let readers see no record that ends after `offset`, or after what the last run had confirmed, for now."""
+        if offset is None:
+            offset = self._checkpoint.confirmed
+        self._confirmed.limit(min(max(offset, int(self.log.start)), int(self.log.end)), int(self.log.end))
+
+    def confirm(self, offset: int | None) -> list[ConsumeQueue]:
+        """Let readers see the log up to `offset`, or without a limit. Gives the queues that they see more of."""
+        shown = self._confirmed.lift() if offset is None else self._confirmed.reach(min(offset, int(self.log.end)))
+        self._checkpoint.confirmed = self.confirmed
+        return shown
+
+    def cut_torn_record(self) -> int:
+        """End the log after its last whole record, if it is a copy that ends within one. Gives the bytes cut off."""
+        whole = int(self.log.end) if self._copy is None else self._copy.dispatched
+        torn = int(self.log.end) - whole
+        if torn:
+            self._cut(whole)
+        return torn
+
+    def truncate(self, end: int) -> None:
+        """Forget all messages from `end` on, in log, queues and index. StoreError unless a record begins or ends there.
+
+        OSError if the disk fails; the store is then of no use until it was opened anew.
+        """
+        if not self.log.start <= end <= self.log.end:
+            raise StoreError(f"the log goes from {self.log.start} to {self.log.end} and cannot be cut at {end}")
+        if end != self.log.end and not self._begins_record(end):
+            raise StoreError(f"no message begins at {end}; the log cannot be cut there")
+        self._cut(end)
+
+    def _cut(self, end: int) -> None:
+        confirmed = self._confirmed.offset
+        self._confirmed.lift()
+        # Whatever is being synced belongs to the log as it was.
+        self._upkeep.finish(self._mark())
+        if self.index is not None and self.index.last_update[1] >= end:
+            self.index.cut_back(PhysicalOffset(end))
+        self.queues.truncate(end)
+        self.log.truncate(PhysicalOffset(end))
+        self.flusher.cut(end)
+        self._deleted_topics.fit(self.log.start, self.log.end)
+        self._upkeep.write_and_sync(self.queues)
+        self._upkeep.synced_end = min(self._upkeep.synced_end, end)
+        self._copy = None
+        if confirmed is not None:
+            self._confirmed.limit(min(confirmed, end), end)
+
+    def _begins_record(self, offset: int) -> bool:
+        """Whether a record begins here, or a file."""
+        if offset % self.log.file_size == 0:
+            return True
+        try:
+            kind, _ = read_head(self.log.read(offset, SIZE_AND_MAGIC.size))
+            if kind is HeadKind.RECORD:
+                self.stored_at(offset)
+        except (CorruptRecord, OffsetOutOfRange):
+            return False
+        return kind is not HeadKind.END
 
     def fits(self, queue: ConsumeQueue, record: MessageRecord) -> bool:
         """Whether `put` would accept the size of a message."""
@@ -325,6 +397,8 @@ class MessageStore:
         touched, self._appender.touched = self._appender.touched, {}
         if self.bitmaps is not None:
             self._extend(touched, self.bitmaps)
+        if self._confirmed.offset is not None:
+            self._confirmed.written(touched, int(self.log.end))
         try:
             self._upkeep.after_put(touched)
         except (OSError, StoreError) as exc:
@@ -361,7 +435,14 @@ class MessageStore:
         return self.reader.get(queue, offset, max_count, tags, match, units, joined=joined)
 
     def message_at(self, physical_offset: int) -> memoryview:
-        """The record that begins at `physical_offset`. OffsetOutOfRange if none does."""
+        """The record that begins at `physical_offset`. OffsetOutOfRange if none does that readers may see."""
+        record = self.stored_at(physical_offset)
+        if self._confirmed.offset is not None and physical_offset + len(record) > self._confirmed.offset:
+            raise OffsetOutOfRange(f"the message at {physical_offset} is not confirmed yet")
+        return record
+
+    def stored_at(self, physical_offset: int) -> memoryview:
+        """As `message_at`, for whoever must find what readers may not see yet."""
         try:
             kind, size = read_head(self.log.read(physical_offset, SIZE_AND_MAGIC.size))
             record = self.log.read(physical_offset, size)
@@ -409,7 +490,7 @@ class MessageStore:
 
         OSError if the disk fails. These queues must not be used any more; `queue` gives new ones.
         """
-        if any(queue.max_offset for queue in self.queues.of_topic(topic)):
+        if any(queue.next_offset for queue in self.queues.of_topic(topic)):
             self._deleted_topics.add(topic, self.log.end)
         # Files waiting for deletion must not share their names with new ones.
         for folder in (CONSUME_QUEUE, CONSUME_QUEUE_EXT):

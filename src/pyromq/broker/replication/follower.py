@@ -105,7 +105,7 @@ class Follower:
         if entry is None:
             return None
         try:
-            return entry[0], bytes(self._store.message_at(entry[0]))
+            return entry[0], bytes(self._store.stored_at(entry[0]))
         except OffsetOutOfRange:
             return None
 

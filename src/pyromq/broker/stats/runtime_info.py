@@ -145,7 +145,7 @@ class RuntimeInfo:
 
     def _earliest(self) -> int:
         try:
-            return store_timestamp_of(self._store.message_at(self._store.log.start))
+            return store_timestamp_of(self._store.stored_at(self._store.log.start))
         except OffsetOutOfRange:
             return -1
 

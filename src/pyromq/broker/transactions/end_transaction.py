@@ -177,7 +177,7 @@ class TransactionProcessors:
         """323: ask again about a message that was given up."""
         try:
             place = decode_offset_message_id(request.header(ResumeCheckHalfMessage).msg_id).physical_offset
-            record = decode_record(self._store.message_at(place), check_crc=False)
+            record = decode_record(self._store.stored_at(place), check_crc=False)
         except (RemoteProtocolError, OffsetOutOfRange, CorruptRecord) as exc:
             raise ServerError(_UNREADABLE) from exc
         self._topics.ensure(HALF_TOPIC, 1)

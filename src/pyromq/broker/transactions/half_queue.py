@@ -116,7 +116,7 @@ class HalfQueue:
     def named(self, physical_offset: int) -> MessageRecord | None:
         """The half message at a place in the log; None if there is none."""
         try:
-            record = decode_record(self._store.message_at(physical_offset), check_crc=False)
+            record = decode_record(self._store.stored_at(physical_offset), check_crc=False)
         except (OffsetOutOfRange, CorruptRecord):
             return None
         return record if record.topic == HALF_TOPIC else None

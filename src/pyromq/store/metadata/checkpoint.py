@@ -2,7 +2,9 @@
 
 After a crash, recovery begins with the last file that began before these times; what came later is replayed.
 
-    i64 commit log | i64 consume queues | i64 index | of RocketMQ 5.x: not ours, kept | zeros up to 4096
+    i64 commit log | i64 consume queues | i64 index | i64 of RocketMQ 5.x, kept | i64 confirm offset | up to 4096, kept
+
+The confirm offset belongs to groups that fail over (docs/spec/controller.md 7); it is 0 in all others.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyromq.errors import StoreError
 
 from .. import failpoints
-from ..format import CHECKPOINT_SIZE, CHECKPOINT_TIMES
+from ..format import CHECKPOINT_CONFIRMED, CHECKPOINT_CONFIRMED_AT, CHECKPOINT_SIZE, CHECKPOINT_TIMES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,10 +35,11 @@ class Checkpoint:
     def __init__(self, path: Path, disk: Disk) -> None:
         self._path = path
         self._disk = disk
-        self._rest = bytes(CHECKPOINT_SIZE - CHECKPOINT_TIMES.size)
+        self._data = bytearray(CHECKPOINT_SIZE)
         self.physic = 0
         self.logics = 0
         self.index = 0
+        self.confirmed = 0
 
     def __repr__(self) -> str:
         return f"<Checkpoint physic={self.physic} logics={self.logics} index={self.index}>"
@@ -66,16 +69,19 @@ class Checkpoint:
             logger.warning("%s has %d bytes of %d; what is missing counts as 0", self._path, len(data), CHECKPOINT_SIZE)
         data = data[:CHECKPOINT_SIZE].ljust(CHECKPOINT_SIZE, b"\0")
         self.physic, self.logics, self.index = (max(0, time) for time in CHECKPOINT_TIMES.unpack_from(data))
-        self._rest = data[CHECKPOINT_TIMES.size :]
+        self.confirmed = max(0, CHECKPOINT_CONFIRMED.unpack_from(data, CHECKPOINT_CONFIRMED_AT)[0])
+        self._data[:] = data
 
     def save(self) -> None:
         """Return once the times are on disk. OSError if that failed; the file may then hold old times or new ones."""
-        data = CHECKPOINT_TIMES.pack(self.physic, self.logics, self.index) + self._rest
+        data = self._data
+        CHECKPOINT_TIMES.pack_into(data, 0, self.physic, self.logics, self.index)
+        CHECKPOINT_CONFIRMED.pack_into(data, CHECKPOINT_CONFIRMED_AT, self.confirmed)
         is_new = not self._path.exists()
         # One page, written in place as RocketMQ does: no reader ever sees half of it.
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            self._disk.write(fd, data, 0)
+            self._disk.write(fd, bytes(data), 0)
             failpoints.hit("checkpoint.written")
             self._disk.sync(fd)
         finally:

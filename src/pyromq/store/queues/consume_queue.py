@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import failpoints
 from ..format import ENTRY, MAX_EXT_ADDRESS, PRE_BLANK, PRE_BLANK_SIZE, QueueOffset, segment_files
-from .queue_entries import CHUNK, SIZE, QueueEntries
+from .queue_entries import CHUNK, SIZE, UNLIMITED, QueueEntries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,17 +65,17 @@ class ConsumeQueue(QueueEntries):
         if self.held is not None:
             self.settle(is_new=offset == 1)
         if not self._has_entries():
-            if offset > self.max_offset:
-                self.gap = self.gap or Gap(self.max_offset, self.max_physical)
+            if offset > self.next_offset:
+                self.gap = self.gap or Gap(self.next_offset, self.max_physical)
             self._begin_at(offset)
-        elif offset == 0 and self.max_offset > 0:
+        elif offset == 0 and self.next_offset > 0:
             # Either the topic was deleted and created again, counting from 0; or these bytes are damaged.
             # The next message of the queue will tell.
             self.held = (physical, size, tags_code)
             return True
-        elif offset < self.max_offset:
+        elif offset < self.next_offset:
             return False
-        elif offset > self.max_offset and not self.fill_up_to(offset):
+        elif offset > self.next_offset and not self.fill_up_to(offset):
             logger.warning("%r: the record at %d claims the offset %d; skipped", self, physical, offset)
             return False
         if self.gap is not None and offset == self.gap.offset:
@@ -96,11 +96,11 @@ class ConsumeQueue(QueueEntries):
         if not self._has_entries():
             self._begin_at(offset)
             return True
-        if offset - self.max_offset > _LARGEST_HOLE:
+        if offset - self.next_offset > _LARGEST_HOLE:
             return False
-        self.gap = self.gap or Gap(self.max_offset, self.max_physical)
-        self.tail += PRE_BLANK * (offset - self.max_offset)
-        self.max_offset = offset
+        self.gap = self.gap or Gap(self.next_offset, self.max_physical)
+        self.tail += PRE_BLANK * (offset - self.next_offset)
+        self.next_offset = offset
         return True
 
     def _begin_at(self, offset: QueueOffset) -> None:
@@ -108,7 +108,7 @@ class ConsumeQueue(QueueEntries):
         position = offset * SIZE
         self._tail_start = self._written = position - position % self._segment_size
         self.tail = bytearray(PRE_BLANK * ((position - self._written) // SIZE))
-        self.max_offset = self.min_offset = offset
+        self.next_offset = self.min_offset = offset
         if len(self.tail) > _FILLED:
             # Recovery may do this for ten thousand queues; their fillers must not all stay in memory.
             self.write_out()
@@ -127,7 +127,7 @@ class ConsumeQueue(QueueEntries):
         end = self._segments[-1] + self._segment_size if crashed else self._end_after_stop()
         self._tail_start = self._written = end
         if crashed:
-            self.max_offset = QueueOffset(end // SIZE)
+            self.next_offset = QueueOffset(end // SIZE)
         else:
             self._set_end(QueueOffset(end // SIZE), zero=False)
         self.min_offset = self.first_offset
@@ -162,7 +162,7 @@ class ConsumeQueue(QueueEntries):
                 self._delete_files(self._segments[: self._segments.index(second)])
                 break
             self.cut(QueueOffset(hole // SIZE))
-            self.gap = Gap(self.max_offset, self.max_physical)
+            self.gap = Gap(self.next_offset, self.max_physical)
         self.min_offset = max(self.min_offset, self.first_offset)
 
     def _sure(self, start: int, before: int) -> int:
@@ -222,9 +222,16 @@ class ConsumeQueue(QueueEntries):
         # Fillers at the end belong to messages that are gone; those at the beginning keep the offsets.
         self.cut(keep if last is None else QueueOffset(last + 1))
 
+    def reaching(self, end: int) -> QueueOffset:
+        """The first offset whose record ends after `end`, else the end."""
+        keep = self.search(end)
+        last = self.last_real(keep)
+        entry = None if last is None else self.entry(last)
+        return keep if entry is None or last is None or entry[0] + entry[1] <= end else last
+
     def cut(self, keep: QueueOffset) -> None:
         """Forget, and zero, the entries from `keep` on."""
-        if keep < self.max_offset:
+        if keep < self.next_offset:
             self.write_out()
             self._set_end(keep, zero=True)
 
@@ -233,13 +240,13 @@ class ConsumeQueue(QueueEntries):
 
         A crash tears entries, and RocketMQ leaves stale ones behind when it cuts its log.
         """
-        keep = self.max_offset
+        keep = self.next_offset
         while (last := self.last_real(keep)) is not None and (entry := self.entry(last)) is not None:
             physical, size, _ = entry
             if 0 <= physical < since or holds(physical, size):
                 break
             keep = last
-        if keep < self.max_offset:
+        if keep < self.next_offset:
             logger.warning("%r: entries from %d on do not belong to this log", self, keep)
             self.cut(keep)
             self.gap = Gap(keep, self.max_physical)
@@ -256,7 +263,7 @@ class ConsumeQueue(QueueEntries):
             self._unsynced.add(start)
         self.tail.clear()
         self._tail_start = self._written = position
-        self.max_offset = keep
+        self.next_offset = keep
         self.min_offset = min(self.min_offset, keep)
         newest = self.last_real(keep)
         entry = None if newest is None else self.entry(newest)
@@ -319,6 +326,8 @@ class ConsumeQueue(QueueEntries):
         self.tail.clear()
         self._unsynced.clear()
         self._tail_start = self._written = 0
-        self.max_offset = self.min_offset = QueueOffset(0)
+        self.next_offset = self.min_offset = QueueOffset(0)
+        if self.ceiling != UNLIMITED:
+            self.ceiling = 0
         self.max_physical = 0
         self.gap = None

@@ -12,7 +12,7 @@ from ..format import CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_folders
 from ..open_files import OpenFiles
 from .consume_queue import ConsumeQueue
 from .consume_queue_ext import ConsumeQueueExt
-from .queue_entries import SIZE
+from .queue_entries import SIZE, UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,8 @@ class ConsumeQueues:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         # Topics with an empty folder when the store was opened: deleted topics look like that.
         self.deleted_topics: frozenset[str] = frozenset()
+        # Of queues that come from now on, see `Confirmed`.
+        self.ceiling_of_new = UNLIMITED
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(self._queues.values())
@@ -122,6 +124,7 @@ class ConsumeQueues:
         if not is_folder_name(topic) or queue_id < 0:
             raise StoreError(f"{topic!r} queue {queue_id} cannot be kept in a folder")
         queue = ConsumeQueue(topic, queue_id, folder, self._file_size, self._files)
+        queue.ceiling = self.ceiling_of_new
         if self._has_ext:
             ext_folder = self._root / CONSUME_QUEUE_EXT / topic / str(queue_id)
             if ext_folder.is_dir():

@@ -44,9 +44,9 @@ class QueueEnds(msgspec.Struct, frozen=True):
 def save(path: Path, log_end: int, queues: Iterable[ConsumeQueue], disk: Disk) -> None:
     """Return once the ends are on disk. OSError if the disk does not take them; then the file does not count."""
     ends = [
-        QueueEnd(queue.topic, queue.queue_id, queue.max_offset, queue.max_physical)
+        QueueEnd(queue.topic, queue.queue_id, queue.next_offset, queue.max_physical)
         for queue in queues
-        if queue.max_offset
+        if queue.next_offset
     ]
     checked_file.save(path, msgspec.json.encode(QueueEnds(log_end, ends)), disk)
 

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 SIZE = ENTRY.size
 CHUNK = 1024  # entries per read when many are examined
+UNLIMITED = 1 << 62  # a ceiling that no queue reaches
 
 # Entries that stay in memory after writing, for consumers close behind.
 _KEEP = 64 * SIZE
 
 
 class QueueEntries:
-    """The entries of one queue. `max_offset` is the offset of the next message.
+    """The entries of one queue. The next message gets `next_offset`; readers see entries before `max_offset`.
 
     `add` makes an entry readable; `write_out` hands it to the system; syncing what `take_unsynced` returns makes it
     survive a power failure.
@@ -48,13 +49,14 @@ class QueueEntries:
         "_tail_start",
         "_unsynced",
         "_written",
+        "ceiling",
         "ext",
         "fixed_size",
         "has_fast_path",
         "is_schedule",
-        "max_offset",
         "max_physical",
         "min_offset",
+        "next_offset",
         "queue_id",
         "tail",
         "topic",
@@ -78,7 +80,9 @@ class QueueEntries:
         # Real tags codes of entries that hold an address instead; None if there were never any.
         self.ext: ConsumeQueueExt | None = None
         self.min_offset = QueueOffset(0)
-        self.max_offset = QueueOffset(0)
+        self.next_offset = QueueOffset(0)
+        # Nobody reads from here on, see `Confirmed`.
+        self.ceiling = UNLIMITED
         # The end of the newest record with an entry here.
         self.max_physical = 0
         # Entries here carry the delivery time instead of a tag.
@@ -92,31 +96,36 @@ class QueueEntries:
         self.fixed_size = MIN_RECORD_SIZE + len(encoded)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.topic}/{self.queue_id} {self.min_offset}..{self.max_offset}>"
+        return f"<{type(self).__name__} {self.topic}/{self.queue_id} {self.min_offset}..{self.next_offset}>"
+
+    @property
+    def max_offset(self) -> QueueOffset:
+        """Where readers end. Messages from here on do not exist for them, or not yet."""
+        return self.next_offset if self.next_offset <= self.ceiling else QueueOffset(self.ceiling)
 
     # Adding
 
     def add(self, physical: int, size: int, tags_code: int) -> None:
-        """Add the entry of the message that just got `max_offset`."""
+        """Add the entry of the message that just got `next_offset`."""
         self.tail += ENTRY.pack(physical, size, tags_code)
-        self.max_offset += 1  # type: ignore[assignment]  # still a queue offset
+        self.next_offset += 1  # type: ignore[assignment]  # still a queue offset
         self.max_physical = physical + size
 
     def add_all(self, entries: bytes, end: int) -> None:
         """Add the entries of the messages with the next offsets; the last one ends at `end` in the log."""
         self.tail += entries
-        self.max_offset += len(entries) // SIZE  # type: ignore[assignment]  # still a queue offset
+        self.next_offset += len(entries) // SIZE  # type: ignore[assignment]  # still a queue offset
         self.max_physical = end
 
     def mark(self) -> tuple[int, int, int]:
         """Where the queue ends now, for `reset`."""
-        return self.max_offset, len(self.tail), self.max_physical
+        return self.next_offset, len(self.tail), self.max_physical
 
     def reset(self, mark: tuple[int, int, int]) -> None:
         """Undo the entries added since `mark`, none of which was written out or read."""
-        max_offset, tail_length, self.max_physical = mark
+        next_offset, tail_length, self.max_physical = mark
         del self.tail[tail_length:]
-        self.max_offset = QueueOffset(max_offset)
+        self.next_offset = QueueOffset(next_offset)
 
     def _has_entries(self) -> bool:
         return bool(self._segments) or bool(self.tail)
@@ -181,13 +190,15 @@ class QueueEntries:
     # Reading
 
     def entries(self, offset: int, count: int) -> bytes:
-        """Up to `count` entries from `offset` on, as bytes; never beyond the end of the file that holds `offset`.
+        """Up to `count` entries from `offset` on, as bytes; never beyond `max_offset`, nor its file's end.
 
         StoreError if the file cannot be read.
         """
         position = offset * SIZE
         start = position - position % self._segment_size
-        stop = min(position + count * SIZE, start + self._segment_size, self._position)
+        stop = min(position + count * SIZE, start + self._segment_size, self._position, self.ceiling * SIZE)
+        if stop <= position:
+            return b""
         if position >= self._tail_start:
             return bytes(self.tail[position - self._tail_start : stop - self._tail_start])
         if position < 0 or start not in self._segments:
@@ -221,7 +232,7 @@ class QueueEntries:
 
     def first_real(self, low: int, high: int | None = None) -> QueueOffset:
         """The first offset from `low` on that stands for a message; `high`, or the end, if there is none before it."""
-        high = int(self.max_offset) if high is None else high
+        high = int(self.next_offset) if high is None else high
         count = 1  # usually the very first
         while low < high:
             data = self.entries(low, min(count, high - low))
@@ -247,7 +258,7 @@ class QueueEntries:
 
     def search(self, physical: int) -> QueueOffset:
         """The first offset whose record begins at or after `physical`, else the end. Fillers do not count."""
-        high = int(self.max_offset)
+        high = int(self.next_offset)
         low = int(self.first_real(self.first_offset))
         while low < high:
             middle = (low + high) // 2
