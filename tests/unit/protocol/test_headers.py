@@ -16,6 +16,7 @@ DOCS = Path(__file__).parents[3] / "docs/spec"
 REMOTING = (DOCS / "remoting.md").read_text(encoding="utf-8")
 NAMESRV = (DOCS / "namesrv.md").read_text(encoding="utf-8")
 BROKER = (DOCS / "broker.md").read_text(encoding="utf-8")
+CONTROLLER = (DOCS / "controller.md").read_text(encoding="utf-8")
 
 TYPES = {"str": str, "i32": I32, "i64": I64, "bool": bool}
 
@@ -192,7 +193,7 @@ def test_a_reply_header_follows_its_row(text, heading, cell, code, header):
 
 @pytest.mark.parametrize("name", headers.__all__)
 def test_every_wire_name_occurs_in_the_specification(name):
-    words = set(re.findall(r"\w+", REMOTING + NAMESRV + BROKER))
+    words = set(re.findall(r"\w+", REMOTING + NAMESRV + BROKER + CONTROLLER))
     assert declared(getattr(headers, name)).keys() <= words
 
 
@@ -222,3 +223,32 @@ def test_a_field_that_is_not_needed_does_not_refuse_a_pull():
 def test_the_force_flag_keeps_its_prefix():
     """Java names the ext key after the field, not after its getter."""
     assert headers.ResetOffset("t", "g", 1, True).to_ext()["isForce"] == "true"
+
+
+CONTROLLER_REQUESTS = {
+    "### 2.3 ": headers.AlterSyncStateSet,
+    "### 2.4 ": headers.ElectMaster,
+    "### 2.5 ": headers.ControllerRegisterBroker,
+    "### 2.6 ": headers.GetReplicaInfo,
+    "### 2.12 ": headers.CleanBrokerData,
+    "| 1012 |": headers.GetNextBrokerId,
+    "| 1013 |": headers.ApplyBrokerId,
+}
+
+
+@pytest.mark.parametrize(("place", "header"), CONTROLLER_REQUESTS.items(), ids=lambda value: str(value).strip("# |"))
+def test_a_controller_header_follows_the_line_of_its_code(place, header):
+    said = CONTROLLER.split(place, 1)[1].removeprefix(" ")
+    said = said.split("|")[0] if place.startswith("|") else said.split("Ext: ", 1)[1].split("\n")[0]
+    said = said.split(". ")[0]
+    fields = declared(header)
+    marked = {name for name, _, mark in re.findall(r"(\w+)( \w+| \(\W\w+;\w+\W\)| str)*? ([Rr])\b", said)}
+    assert {name for name, (_, required) in fields.items() if required} == marked
+    assert fields.keys() <= set(re.findall(r"\w+", said))
+    for name, kind in typed(said).items():
+        assert fields[name][0] == kind, name
+
+
+def test_the_heartbeat_of_a_broker_to_a_controller_follows_its_table():
+    fields = declared(headers.BrokerHeartbeat)
+    assert fields == table(CONTROLLER, "### 2.2 ", 0, 1, 2)

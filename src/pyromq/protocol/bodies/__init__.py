@@ -20,6 +20,15 @@ from .clients import (
     QuerySubscriptionResponseBody,
 )
 from .consume_queue import ConsumeQueueData, QueryConsumeQueueResponseBody
+from .controller import (
+    BrokerReplicasInfo,
+    ElectMasterResponseBody,
+    EpochEntry,
+    EpochEntryCache,
+    ReplicaIdentity,
+    ReplicasInfo,
+    SyncStateSet,
+)
 from .groups import (
     CustomizedRetryPolicy,
     ExponentialRetryPolicy,
@@ -97,6 +106,7 @@ __all__ = [
     "BrokerData",
     "BrokerMemberGroup",
     "BrokerMemberGroupBody",
+    "BrokerReplicasInfo",
     "BrokerStatsData",
     "BrokerStatsItem",
     "CMResult",
@@ -119,6 +129,9 @@ __all__ = [
     "CustomizedRetryPolicy",
     "DataVersion",
     "DelayOffsetTable",
+    "ElectMasterResponseBody",
+    "EpochEntry",
+    "EpochEntryCache",
     "ExponentialRetryPolicy",
     "GetConsumerStatusBody",
     "GroupList",
@@ -154,11 +167,14 @@ __all__ = [
     "QueueData",
     "QueueTimeSpan",
     "RegisterBrokerBody",
+    "ReplicaIdentity",
+    "ReplicasInfo",
     "ResetOffsetBody",
     "SetMessageRequestModeRequestBody",
     "SubscriptionData",
     "SubscriptionGroupConfig",
     "SubscriptionGroupWrapper",
+    "SyncStateSet",
     "TopicConfig",
     "TopicConfigSerializeWrapper",
     "TopicFilterType",
