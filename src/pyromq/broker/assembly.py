@@ -24,7 +24,7 @@ from .clients.connected import Clients
 from .clients.consumer_calls import ConsumerCallProcessors, RebalanceNotices
 from .clients.queue_locks import QueueLocks
 from .clients.requests import ClientProcessors, LockProcessors
-from .config import BrokerRole, store_config
+from .config import store_config
 from .context import Context, Tables
 from .durability import DurabilityGate
 from .fast_failure import FastFailure
@@ -42,13 +42,10 @@ from .pull import PullProcessor
 from .rediscovery import rediscover
 from .registration import Registration
 from .registration_requests import RegistrationRequests
+from .replication.assembly import PlainReplication
 from .replication.config import ReplicationConfig
-from .replication.follower import Follower
-from .replication.master import Master
 from .replication.metadata import MetadataCopy
 from .replication.slave_reads import refused_by_slaves
-from .replication.slaves import Copies, Slaves
-from .replication.status import ReplicationStatus
 from .request_reply import ReplyProcessor
 from .send import SendProcessor
 from .send_back import SendBackProcessor
@@ -118,19 +115,20 @@ class Parts:
         requests = RegistrationRequests(live, tables.topics, address=address, ha_address=ha_address)
         self.registration = Registration(client, live, requests, tables.topics.set_order_topics)
         self.state = BrokerState(store.root, live, tables.topics, tables.groups, tables.offsets, store.disk)
-        slaves = Slaves()
-        self.master = Master(store.log, slaves, lambda: live.settings[ReplicationConfig])
-        is_sync_master = live.config.broker_role is BrokerRole.SYNC_MASTER
+        self._ha_address = ha_address
+        self._is_slave = live.config.is_slave
+        replication = self.replication = PlainReplication(live, store, client, self._master_addresses, self._arrived)
         self.gate = DurabilityGate(
             store,
             self.state,
             tables.topics,
             tables.groups,
             self.registration.settle,
-            Copies(slaves, lambda: live.settings[ReplicationConfig]) if is_sync_master else None,
+            copies=replication.copies,
+            permit=replication.permit,
         )
         stats = Statistics(clock())
-        self._appends = Appends(store, self.gate, self._arrived, stats.throughput, self.master.appended)
+        self._appends = Appends(store, self.gate, self._arrived, stats.throughput, replication.appended)
         self.fast_failure = FastFailure(live, lambda: self.gate.waiting)
         context = self.context = Context(
             live=live,
@@ -162,16 +160,6 @@ class Parts:
         )
         self.state.keep(consumer_filters_file(store.root, store.disk), tables.filters)
 
-        self._ha_address = ha_address
-        self.follower = (
-            Follower(store, client, self._master_addresses, lambda: live.settings[ReplicationConfig], self._arrived)
-            if live.config.is_slave
-            else None
-        )
-        self.replication = ReplicationStatus(live, store, self.master, self.follower)
-        if self.follower is not None:
-            store.read_only = "this broker is a slave; its master takes messages"
-
         # What serves requests. The others that do are known by their table alone.
         parking = TimerParking(live, self.timers.congestion)
         self.sends = SendProcessor(context, tables, delay_levels=self.schedule.levels, timers=parking)
@@ -197,13 +185,13 @@ class Parts:
                 schedule=self.schedule,
                 timers=self.timer_upkeep if live.config.timer_wheel else None,
             )
-            if live.config.is_slave
+            if self._is_slave
             else None
         )
         self._resets = ServerSideResets(context, tables, self.pulls.forget)
         table = self._table(parking)
         self.processors: Mapping[int, Processor] = table | self._resets.before(table)
-        if self.follower is not None:
+        if self._is_slave:
             self.processors = {**self.processors, **refused_by_slaves()}
 
         # Who hears of what.
@@ -265,13 +253,13 @@ class Parts:
         """
         self.state.load()
         self.halves.load()
-        if self._live.config.timer_wheel and self.follower is None:
+        if self._live.config.timer_wheel and not self._is_slave:
             self.timer_upkeep.load()
             self._pops.load()
 
     def rediscover(self) -> None:
         """Bring back what the files lack and the store shows, and have it saved."""
-        if self.follower is None:  # a slave takes over what its master has
+        if not self._is_slave:  # a slave takes over what its master has
             rediscover(self._store, self.state, self.tables.topics, self.tables.groups)
 
     # What goes on by itself
@@ -280,12 +268,11 @@ class Parts:
         """What runs while the broker does, but for the registration; each with its name."""
         yield "measure lag", self.fast_failure.run()
         yield "save state", self.state.run()
-        if self.follower is not None and self.metadata is not None:
+        yield from self.replication.services()
+        if self.metadata is not None:
             # The master delivers, revives and checks; what comes of it is in its log.
-            yield "follow the master", self.follower.run()
             yield "copy settings of the master", self.metadata.run()
         else:
-            yield "look after slaves", self.master.run()
             yield from self._delivery_services()
         yield "notify consumers", self.notices.run()
         yield "maintain store", self._maintain_store()
@@ -316,7 +303,7 @@ class Parts:
 
     def _timer_checkpoint(self) -> bytes | None:
         """How far timers are, as slaves copy it."""
-        if self.follower is not None or not self._live.config.timer_wheel:
+        if self._is_slave or not self._live.config.timer_wheel:
             return None
         return encode_progress(self.timers.progress(), self._clock())
 
@@ -368,18 +355,18 @@ class Parts:
         self.stop_waiting()
         self._appends.flush()
         await self.gate.finish(timeout)
-        await self.master.finish(timeout)
+        await self.replication.finish(timeout)
 
     async def close(self) -> None:
         """Keep all that is known for the next start. Everything has come to an end before this."""
         self._appends.flush()
         await self.gate.close()
-        self.master.close()
-        if self._live.config.timer_wheel and self.follower is None:
+        self.replication.close()
+        if self._live.config.timer_wheel and not self._is_slave:
             await self.timer_upkeep.close()
         flushed = asyncio.wrap_future(self._store.flushed())
         await asyncio.wait([flushed], timeout=_LAST_FLUSH)
-        if flushed.done() and flushed.exception() is None and self.follower is None:
+        if flushed.done() and flushed.exception() is None and not self._is_slave:
             await self._pops.settle()
         await self.state.close()
 
@@ -412,7 +399,7 @@ class Parts:
 
     def _offset_moved(self, group: str, topic: str, queue_id: int, asked: int, given: int) -> None:
         """Leave a note for operators: a consumer asked for messages that are not there (any more)."""
-        if self.follower is not None:
+        if self._is_slave:
             return  # a slave's log is its master's
         queue = MessageQueue(topic=topic, broker_name=self._live.config.broker_name, queue_id=queue_id)
         body = OffsetMovedEvent(consumer_group=group, message_queue=queue, offset_new=given, offset_request=asked)

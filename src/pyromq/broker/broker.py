@@ -130,8 +130,7 @@ class Broker(Service):
                 parts.rediscover()
                 self._parts = parts
                 ports.serve(parts.processors, parts.fast_failure)
-                if parts.follower is None:
-                    ports.serve_slaves(parts.master.accepted)
+                ports.serve_slaves(parts.replication.slave_connected)
                 # Not before everything is ready: a failed start must never have taken a connection.
                 ports.listen()
                 self._say_where(ports)

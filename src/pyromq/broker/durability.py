@@ -6,6 +6,7 @@ What a broker acknowledges may need
     the log on slaves     messages, of a SYNC_MASTER, unless their sender does not want to wait
     a file of settings    a topic or a group that is new or changed, and the messages to a topic that is new
     the name servers      a topic that is new: clients ask for its route as soon as they hear of it
+    a permit              messages, of a master that controllers may have replaced without its knowledge
 
 Those who wait for the same thing are answered together: one fsync, one write of topics.json, one registration. The gate
 alone turns "not yet" and "failed" into the statuses that clients know: a message that is stored, but perhaps not on
@@ -55,6 +56,16 @@ class Acknowledged(Protocol):
     ) -> Command | Awaitable[Command]: ...
 
 
+class Permit(Protocol):
+    """What a master needs to take messages, where another may take its place."""
+
+    def is_valid(self) -> bool: ...
+
+    @property
+    def why(self) -> str:
+        """Why it is not valid."""
+
+
 # Seconds that name servers get to hear of a new topic before its first senders are answered. One that is slower, or
 # away, hears of it later: it must not keep this broker from taking messages.
 _HEARD = 1.0
@@ -64,7 +75,7 @@ class DurabilityGate:
     """Holds acknowledgements until they are true. Belongs to one event loop.
 
     `announce` tells the name servers what they lack of the topics, and returns when they have it or failed to take it.
-    `copies` are what a SYNC_MASTER waits for.
+    `copies` are what a SYNC_MASTER waits for, `permit` is what it needs where controllers choose masters.
     """
 
     def __init__(
@@ -74,8 +85,11 @@ class DurabilityGate:
         topics: TopicTable,
         groups: GroupTable,
         announce: Callable[[], Awaitable[None]],
+        *,
         copies: Copies | None = None,
+        permit: Permit | None = None,
     ) -> None:
+        self._permit = permit
         self._store = store
         self._state = state
         self._topics = topics
@@ -99,6 +113,8 @@ class DurabilityGate:
 
     def stored(self, units: Sequence[Unit], told: Sequence[tuple[Stored, bool]], results: Sequence[PutResult]) -> None:
         """Messages were stored together. Tell each sender its results, those who wait for the disk when it has them."""
+        if self._permit is not None and not self._permit.is_valid():
+            results = [self._refused(result) for result in results]
         waits = self._sync_flush or self._copies is not None
         turn: list[tuple[Stored, Sequence[PutResult]]] = []
         at = 0
@@ -112,6 +128,11 @@ class DurabilityGate:
                 tell(part)
         if turn:
             self._hold(_Turn(turn))
+
+    def _refused(self, result: PutResult) -> PutResult:
+        """It is stored, but another broker may be master by now, and then it will be cut off."""
+        assert self._permit is not None
+        return result.with_status(PutStatus.SERVICE_NOT_AVAILABLE, self._permit.why) if result.status is _OK else result
 
     def _hold(self, turn: _Turn) -> None:
         self._turns.add(turn)
@@ -148,7 +169,7 @@ class DurabilityGate:
         if status is not _OK and (turn.status is _OK or status is not PutStatus.FLUSH_DISK_TIMEOUT):
             turn.status, turn.reason = status, reason
         turn.waits -= 1
-        if not turn.waits:
+        if not turn.waits and not turn.is_over:
             self._answer(turn)
 
     def _wait_for_disk(self, turn: _Turn) -> None:
@@ -175,6 +196,8 @@ class DurabilityGate:
     def _answer(self, turn: _Turn) -> None:
         self._turns.discard(turn)
         self.waiting -= len(turn.senders)
+        if self._permit is not None and turn.status is _OK and not self._permit.is_valid():
+            turn.status, turn.reason = PutStatus.SERVICE_NOT_AVAILABLE, self._permit.why
         for tell, results in turn.senders:
             if turn.status is _OK:
                 tell(results)
@@ -282,6 +305,13 @@ class DurabilityGate:
             else:
                 change.set_exception(error)
 
+    def give_up(self, reason: str) -> None:
+        """Answer all who wait for messages: this broker will never know whether they survive."""
+        for turn in list(self._turns):
+            turn.status, turn.reason = PutStatus.SERVICE_NOT_AVAILABLE, reason
+            turn.is_over = True
+            self._answer(turn)
+
     async def finish(self, timeout: float) -> None:
         """Wait until all who wait now are answered, at most `timeout` seconds."""
         waits: list[asyncio.Future[None]] = []
@@ -304,10 +334,11 @@ class DurabilityGate:
 class _Turn:
     """Senders that wait for the same flush."""
 
-    __slots__ = ("reason", "senders", "status", "waits")
+    __slots__ = ("is_over", "reason", "senders", "status", "waits")
 
     def __init__(self, senders: list[tuple[Stored, Sequence[PutResult]]]) -> None:
         self.senders = senders
         self.waits = 0
+        self.is_over = False
         self.status = _OK
         self.reason = ""

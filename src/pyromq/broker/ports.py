@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, ServiceNotAvailable
 from pyromq.remoting import RemotingServer, UnfinishedFrames, body_limits
 from pyromq.remoting.addresses import VIP_PORT_OFFSET
 from pyromq.remoting.listening import ListeningSocket
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
+    from pyromq.protocol.command import Command
     from pyromq.remoting import BodyLimit, Connection, ConnectionListener, Processor, ServerConfig, TlsConfig
     from pyromq.remoting.endpoint import Lateness
 
@@ -62,6 +64,9 @@ class Ports:
         self._ha: ListeningSocket | None = None
         self._slave_connected: Callable[[socket.socket], None] = _send_away
         self._open = AsyncExitStack()
+        # Set while requests are served, and not held.
+        self._held = asyncio.Event()
+        self._held.set()
 
     async def __aenter__(self) -> Self:
         """ConfigError when a port is taken."""
@@ -116,15 +121,35 @@ class Ports:
         return frozenset().union(*(server.connections for server in self._servers))
 
     def serve(self, processors: Mapping[int, Processor], lateness: Lateness | None = None) -> None:
-        """Answer requests with these from now on, but for those that `lateness` refuses."""
+        """Answer requests with these from now on, but for those that `lateness` refuses; first those that were held."""
         for server in self._servers:
             server.endpoint.lateness = lateness
+        self._set(processors)
+        self._held.set()
+
+    def hold(self) -> None:
+        """Let requests wait, until `serve` says who answers them: the broker changes its role."""
+        if self._held.is_set():
+            self._held = asyncio.Event()
+            self._set(dict.fromkeys(RULES, self._wait))
+
+    def _set(self, processors: Mapping[int, Processor]) -> None:
+        self._processors.clear()
         self._processors.update(processors)
+        self._vip_processors.clear()
         self._vip_processors.update((code, each) for code, each in processors.items() if RULES[code].on_vip_port)
 
-    def serve_slaves(self, connected: Callable[[socket.socket], None]) -> None:
-        """Hand connections to the port of replication to `connected` from now on."""
-        self._slave_connected = connected
+    async def _wait(self, connection: Connection, request: Command) -> Command | None:
+        await self._held.wait()
+        processor = self._processors.get(request.code)
+        if processor is None:
+            raise ServiceNotAvailable("this broker changed its role and does not serve this request now")
+        answer = processor(connection, request)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def serve_slaves(self, connected: Callable[[socket.socket], None] | None) -> None:
+        """Hand connections to the port of replication to `connected` from now on; without it they are closed."""
+        self._slave_connected = connected or _send_away
 
     def listen(self) -> None:
         """Take connections from now on. ConfigError if somebody else does so on one of the ports by now."""

@@ -246,6 +246,11 @@ class TopicTable:
         if repaired is not None:
             self.update(repaired)
 
+    def begin_epoch(self, epoch: int) -> None:
+        """This broker became master. Name servers then believe no master of an earlier epoch."""
+        self.data_version = replace(self.data_version, state_version=epoch)
+        self._bump()
+
     def touch(self) -> None:
         """Bump the version although no topic changed: their registered permissions did (brokerPermission)."""
         self._moved_on(None)

@@ -186,6 +186,11 @@ class Settings:
             ignored=[key for key in wanted if key not in known],
         )
 
+    def with_config(self, config: object) -> Settings:
+        """The same settings with one config object replaced by another of its type, from the same origins."""
+        configs = (config if type(each) is type(config) else each for each in self._configs)
+        return Settings(configs, self._sources, self.unknown)
+
     def _values(self) -> list[tuple[Option, Any]]:
         return [
             (option, getattr(config, option.name)) for config in self._configs for option in options_of(type(config))

@@ -324,6 +324,11 @@ class MessageStore:
         offset = self._confirmed.offset
         return int(self.log.end) if offset is None else offset
 
+    @property
+    def kept_end(self) -> int:
+        """Up to where the log is there to stay: on disk, and confirmed."""
+        return min(self.flusher.flushed, self.confirmed)
+
     def limit_readers(self, offset: int | None = None) -> None:
         """Let readers see no record that ends after `offset`, or after what the last run had confirmed, for now."""
         if offset is None:

@@ -98,7 +98,7 @@ async def test_a_slave_that_does_not_acknowledge_is_waited_for_and_then_answered
 
 
 async def _links(scene, count):
-    return [link.position for link in scene.broker._parts.master.links].count(end(scene)) == count
+    return [link.position for link in scene.broker._parts.replication.master.links].count(end(scene)) == count
 
 
 @pytest.mark.scenario("ha 12")
@@ -258,7 +258,7 @@ async def test_a_frame_with_a_wrong_offset_ends_the_connection_and_nothing_is_ke
     master.writer.write(HEAD.pack(size + 8, 4) + b"oops")
     assert await master.is_closed()
     assert end(scene) == size
-    assert "belongs to" in scene.broker._parts.follower.problem
+    assert "belongs to" in scene.broker._parts.replication.follower.problem
 
 
 @pytest.mark.parametrize("frame", [HEAD.pack(0, -1), HEAD.pack(-5, 10), HEAD.pack(0, 2**31 - 1)])

@@ -76,7 +76,7 @@ async def test_the_files_that_rocketmq_ships_start_unchanged(machine, kind):
 
 
 async def _follows(broker):
-    return broker._parts.follower.following is not None
+    return broker._parts.replication.follower.following is not None
 
 
 async def _equal(one, other):
@@ -114,7 +114,7 @@ async def test_a_pair_changes_roles_without_loss(machine, role):
             offset = await eventually(lambda: _sent(peer, master.address, 20))
             assert offset
             await eventually(lambda: _equal(master, slave))
-            assert not master._parts.master.refusals
+            assert not master._parts.replication.master.refusals
             assert (await peer.routed(one.namesrv, "orders"))["broker-a"].perm == 6
             reply = await peer.pull(master.address)
             assert reply.code == 0

@@ -74,10 +74,10 @@ async def test_bytes_per_second_are_measured(group, deaf):
     client = await master.connect()
     await client.sent()
     await deaf(master, report=end(master))
-    status = master.broker._parts.replication
+    status = master.broker._parts.replication.status
 
     async def follows():
-        return [link for link in master.broker._parts.master.links if link.position is not None]
+        return [link for link in master.broker._parts.replication.master.links if link.position is not None]
 
     await eventually(follows)
     status.sample(1000)
@@ -85,7 +85,7 @@ async def test_bytes_per_second_are_measured(group, deaf):
     await client.sent(b"x" * 9000)
 
     async def sent():
-        return [link for link in master.broker._parts.master.links if link.position == end(master)]
+        return [link for link in master.broker._parts.replication.master.links if link.position == end(master)]
 
     await eventually(sent)
     status.sample(3000)

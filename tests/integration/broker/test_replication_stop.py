@@ -18,7 +18,7 @@ async def test_a_slave_that_is_behind_gets_the_rest_before_its_master_is_gone(gr
     slave = await deaf(master, report=end(master))
 
     async def follows():
-        return [link for link in master.broker._parts.master.links if link.position is not None]
+        return [link for link in master.broker._parts.replication.master.links if link.position is not None]
 
     await eventually(follows)
     begin = end(master)

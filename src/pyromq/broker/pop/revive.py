@@ -19,6 +19,7 @@ from pyromq.protocol.record import decode_record
 from pyromq.store.format import PRE_BLANK_SIZE
 
 from ..redelivery import Handover
+from ..staying import log_stays
 from .records import Ack
 from .revive_plan import ReviveQueue
 
@@ -209,7 +210,7 @@ class Reviver:
         if not reached and not done:
             return
         try:
-            await asyncio.wrap_future(self._store.flushed())
+            await log_stays(self._store)
         except StoreError as exc:
             logger.error("offsets of popped messages not committed: %s", exc)
             return

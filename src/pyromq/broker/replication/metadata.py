@@ -27,6 +27,7 @@ from pyromq.protocol.bodies.offsets import DelayOffsetTable
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import Command
 
+from ..staying import log_stays
 from ..timers.checkpoint import decode_progress
 
 if TYPE_CHECKING:
@@ -168,8 +169,8 @@ class MetadataCopy:
             raise RemoteProtocolError(f"the master does not tell where its log ends, but {text!r}")
         end = int(text)
         for _ in range(_LOOKS):
-            if self._store.log.end >= end:
-                await asyncio.wrap_future(self._store.flushed(end))
+            if self._store.confirmed >= end:
+                await log_stays(self._store, end)
                 return True
             await asyncio.sleep(_LOOK)
         return False

@@ -130,6 +130,12 @@ class Statistics:
             _Rounds(3600 * _SECOND, 25, now),
         )
 
+    def take_sources(self) -> None:
+        """Add what sources have counted, and forget them: others take their place."""
+        for source in self.sources:
+            source()
+        self.sources.clear()
+
     def add(self, item: str, key: str, count: int = 1, calls: int = 1) -> None:
         # CPython 3.11: 0.13 µs; with a dict of dicts 0.18 µs.
         try:

@@ -208,10 +208,10 @@ class ScheduleService:
 class KeptOffsets:
     """delayOffset.json: the offset of each level, as far as deliveries are on disk.
 
-    An offset is not saved before the messages delivered up to it are on disk. Otherwise a power failure could take
-    them, and the level would continue after them. The file also says where in the log to look for later deliveries
-    (see `delivered`), so it is also rewritten when much was written to the log. A slave's offsets are `copied`: its
-    log goes on with what the master delivers, so the place stays where it was when the master sent them.
+    An offset is not saved before the messages delivered up to it are there to stay. Otherwise a power failure, or a new
+    master, could take them, and the level would continue after them. The file also says where in the log to look for
+    later deliveries (see `delivered`), so it is also rewritten when much was written to the log. A slave's offsets are
+    `copied`: its log goes on with what the master delivers, so the place stays where it was when the master sent them.
     """
 
     def __init__(self, service: ScheduleService, store: MessageStore, *, copied: bool = False) -> None:
@@ -229,7 +229,7 @@ class KeptOffsets:
     def dirty(self) -> bool:
         if self._service.dirty:
             return True
-        is_old = self._store.flusher.flushed - self._noted >= NOTED_EVERY
+        is_old = self._store.kept_end - self._noted >= NOTED_EVERY
         return is_old and bool(self._store.queues.of_topic(SCHEDULE_TOPIC))
 
     @dirty.setter
@@ -248,8 +248,8 @@ class KeptOffsets:
         self._moves.append((int(self._store.log.end), level, offset))
 
     def snapshot(self) -> DelayOffsetTable:
-        flushed = self._store.flusher.flushed
-        while self._moves and self._moves[0][0] <= flushed:
+        kept = self._store.kept_end
+        while self._moves and self._moves[0][0] <= kept:
             place, level, offset = self._moves.popleft()
             self._offsets[level] = offset
             self._places[level] = place
@@ -259,8 +259,8 @@ class KeptOffsets:
         moving = {level for _, level, _ in self._moves}
         for level in self._places:
             if level not in moving and not self._copied and not self._service.is_under_way(level):
-                self._places[level] = flushed
-        self._noted = flushed
+                self._places[level] = kept
+        self._noted = kept
         return DelayOffsetTable(offset_table=dict(self._offsets), log_table=dict(self._places))
 
 

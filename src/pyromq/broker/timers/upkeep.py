@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import StoreError
 
+from ..staying import log_stays
 from .delivered import NOTED_EVERY
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class TimerUpkeep:
     async def _save(self) -> None:
         progress = self._timers.progress()
         self._noted = int(self._store.log.end)
-        await asyncio.wrap_future(self._store.flushed())
+        await log_stays(self._store)
         await asyncio.to_thread(self._checkpoint.save, progress, self._clock())
 
     async def close(self) -> None:
@@ -74,7 +75,7 @@ class TimerUpkeep:
             return  # there never was a timer
         try:
             async with asyncio.timeout(_LAST_FLUSH):
-                await asyncio.wrap_future(self._store.flushed())
+                await log_stays(self._store)
             await asyncio.to_thread(self._write_all, progress)
         except (OSError, StoreError) as exc:  # TimeoutError is one
             logger.error("timers not saved: %s; some may be delivered again", exc)

@@ -22,6 +22,7 @@ from pyromq.protocol.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from pyromq.protocol.record import encode_record
 from pyromq.store import PutStatus
 
+from ..staying import log_stays
 from .half_messages import Verdict, as_sent, check_times, given_up, renewed, verdict
 from .op_records import Decided
 
@@ -208,7 +209,7 @@ class CheckBack:
         if walk.given_up:
             logger.warning("%d transactions given up, see topic %s", walk.given_up, CHECKED_TOO_OFTEN_TOPIC)
         # If offsets were saved before the log, a power failure could take copies whose originals were passed.
-        await asyncio.wrap_future(self._store.flushed())
+        await log_stays(self._store)
         self._halves.move_on(*walk.position)
 
     async def _ask(self, question: Question) -> bool:

@@ -69,7 +69,7 @@ class Checkpoint:
             logger.warning("%s has %d bytes of %d; what is missing counts as 0", self._path, len(data), CHECKPOINT_SIZE)
         data = data[:CHECKPOINT_SIZE].ljust(CHECKPOINT_SIZE, b"\0")
         self.physic, self.logics, self.index = (max(0, time) for time in CHECKPOINT_TIMES.unpack_from(data))
-        self.confirmed = max(0, CHECKPOINT_CONFIRMED.unpack_from(data, CHECKPOINT_CONFIRMED_AT)[0])
+        (self.confirmed,) = CHECKPOINT_CONFIRMED.unpack_from(data, CHECKPOINT_CONFIRMED_AT)
         self._data[:] = data
 
     def save(self) -> None:

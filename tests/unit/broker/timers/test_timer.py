@@ -441,7 +441,7 @@ async def test_progress_is_not_saved_before_what_was_delivered_is_on_disk(parts,
     await parts.send(b"x", after(5))
     await parts.wait(5_000)
     disk: Future[None] = Future()
-    monkeypatch.setattr(parts.store, "flushed", lambda: disk)
+    monkeypatch.setattr(parts.store, "flushed", lambda end: disk)
     saving = asyncio.create_task(parts.save())
     await asyncio.sleep(0.01)
     assert parts.checkpoint.load() == TimerProgress()
