@@ -63,7 +63,7 @@ class Master:
 
     def appended(self) -> None:
         """The log has grown."""
-        for link in self.links:
+        for link in tuple(self.links):  # one that finds its slave gone leaves
             link.grown()
 
     def reported(self, link: SlaveLink, end: int) -> None:
