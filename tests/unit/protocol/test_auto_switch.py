@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -118,7 +119,7 @@ FRAMES = st.builds(
 
 def joined(found):
     """Frames as they were sent, whatever pieces their data came in."""
-    whole = []
+    whole: list[Any] = []
     for each in found:
         if isinstance(each, Piece) and each.offset != each.head.offset and whole:
             head, data = whole.pop()
@@ -198,9 +199,10 @@ def test_what_no_master_sends(wire):
 def test_any_bytes_are_read_or_refused(data, step, as_transfer):
     wire = struct.pack(">i", 1 + as_transfer) + data
     for make in (SlaveReader, MasterReader):
-        results = []
+        results: list[object] = []
         for size in (step, len(wire)):
-            reader, found = make(), []
+            reader = make()
+            found: list[object] = []
             try:
                 for at in range(0, len(wire), size):
                     found += reader.feed(wire[at : at + size])

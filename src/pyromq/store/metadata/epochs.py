@@ -11,6 +11,7 @@ other. `<file>.bak` is what the file was before; it counts if the file itself is
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import itertools
 import logging
@@ -69,14 +70,17 @@ class EpochTable:
 
     def entry_of(self, offset: int) -> Epoch | None:
         """The epoch to which the byte at `offset` belongs."""
-        for entry in reversed(self._entries):
-            if entry.start <= offset:
-                return entry
-        return None
+        at = self._after(offset)
+        return self._entries[at - 1] if at else None
 
     def end_of(self, offset: int, log_end: int) -> int:
         """Where the epoch of `offset` ends, the end of the log being `log_end`."""
-        return next((entry.start for entry in self._entries if entry.start > offset), log_end)
+        at = self._after(offset)
+        return self._entries[at].start if at < len(self._entries) else log_end
+
+    def _after(self, offset: int) -> int:
+        """Which is the first that begins after `offset`."""
+        return bisect.bisect_right(self._entries, offset, key=lambda entry: entry.start)
 
     def common_end(self, log_end: int, other: tuple[Epoch, ...], other_end: int) -> int | None:
         """Up to where this log, which ends at `log_end`, is equal to another one. None if they have no epoch in common.
@@ -226,7 +230,7 @@ def _decode(text: bytes) -> list[Epoch]:
     if crc and crc != zlib.crc32(lines[2]) & _CRC_BITS:
         raise ValueError("its checksum is wrong")
     for entry, following in itertools.pairwise(entries):
-        if following.epoch <= entry.epoch:
+        if following.epoch <= entry.epoch or following.start < entry.start:
             raise ValueError(f"epoch {following.epoch} follows epoch {entry.epoch}")
     if any(min(entry) < 0 or max(entry) >= _LARGEST for entry in entries):
         raise ValueError("it has impossible epochs")
