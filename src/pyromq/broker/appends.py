@@ -78,6 +78,11 @@ class Appends:
         if not units:
             return
         self._units, self._stored = [], []
+        too_few = self._gate.too_few_copies()
+        if too_few is not None:
+            units, stored = self._not_waiting(units, stored, too_few)
+            if not units:
+                return
         began, log_end = time.perf_counter(), self._store.log.end
         try:
             results = self._store.put(units)
@@ -93,3 +98,17 @@ class Appends:
             self._arrived(queue)
         self._appended()
         self._gate.stored(units, stored, results)
+
+    def _not_waiting(
+        self, units: list[Unit], stored: list[tuple[Stored, bool]], reason: str
+    ) -> tuple[list[Unit], list[tuple[Stored, bool]]]:
+        """Refuse those whose senders wait; gives the others."""
+        refused = PutResult(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, error=reason)
+        others: list[tuple[Unit, tuple[Stored, bool]]] = []
+        for unit, (tell, wait) in zip(units, stored, strict=True):
+            if wait:
+                self._throughput.refused(len(unit[1]))
+                tell([refused] * len(unit[1]))
+            else:
+                others.append((unit, (tell, wait)))
+        return [unit for unit, _ in others], [sender for _, sender in others]

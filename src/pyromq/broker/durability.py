@@ -11,7 +11,8 @@ What a broker acknowledges may need
 Those who wait for the same thing are answered together: one fsync, one write of topics.json, one registration. The gate
 alone turns "not yet" and "failed" into the statuses that clients know: a message that is stored, but perhaps not on
 disk, is FLUSH_DISK_TIMEOUT (10), one that no slave can be waited for SLAVE_NOT_AVAILABLE (11), one that slaves did not
-take in time FLUSH_SLAVE_TIMEOUT (12); a setting that cannot be saved is NotSaved, and has been taken back.
+take in time FLUSH_SLAVE_TIMEOUT (12), one that must not be stored since too few brokers would have it
+IN_SYNC_REPLICAS_NOT_ENOUGH (1); a setting that cannot be saved is NotSaved, and has been taken back.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from .groups import GroupTable
     from .kept_files import BrokerState
-    from .replication.slaves import Copies
     from .topics import TopicTable
 
 logger = logging.getLogger(__name__)
@@ -64,6 +64,31 @@ class Permit(Protocol):
     @property
     def why(self) -> str:
         """Why it is not valid."""
+
+
+class Copies(Protocol):
+    """The copies of the log on other brokers, and who waits for them."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds to wait for them."""
+        ...
+
+    def too_few(self) -> str | None:
+        """Why messages that wait for copies are not even stored at present; None if they are."""
+        ...
+
+    def out_of_reach(self, end: int) -> str | None:
+        """Why there is no use in waiting until others have the log up to `end`; None if there is."""
+        ...
+
+    def when_had(self, end: int, told: Callable[[], None]) -> None:
+        """Call `told` once enough others have the log up to `end`. The log has grown to `end` just now."""
+        ...
+
+    def forget(self, told: Callable[[], None]) -> None:
+        """Somebody does not wait any more."""
+        ...
 
 
 # Seconds that name servers get to hear of a new topic before its first senders are answered. One that is slower, or
@@ -111,6 +136,10 @@ class DurabilityGate:
 
     # Messages
 
+    def too_few_copies(self) -> str | None:
+        """Why messages whose senders wait are not to be stored at present; None if they are."""
+        return None if self._copies is None else self._copies.too_few()
+
     def stored(self, units: Sequence[Unit], told: Sequence[tuple[Stored, bool]], results: Sequence[PutResult]) -> None:
         """Messages were stored together. Tell each sender its results, those who wait for the disk when it has them."""
         if self._permit is not None and not self._permit.is_valid():
@@ -153,16 +182,16 @@ class DurabilityGate:
             self._came(turn)
 
         def late() -> None:
-            copies.slaves.forget(had)
+            copies.forget(had)
             self._came(turn, PutStatus.FLUSH_SLAVE_TIMEOUT, f"no slave has taken it within {seconds:g} s")
 
-        wanted = copies.wanted
-        if wanted and not copies.are_near(end):
-            self._came(turn, PutStatus.SLAVE_NOT_AVAILABLE, "no slave is near enough to wait for")
+        reason = copies.out_of_reach(end)
+        if reason is not None:
+            self._came(turn, PutStatus.SLAVE_NOT_AVAILABLE, reason)
             return
         seconds = copies.timeout
         timer = self._loop.call_later(seconds, late)
-        copies.slaves.when_had(end, wanted, had)
+        copies.when_had(end, had)
 
     def _came(self, turn: _Turn, status: PutStatus = _OK, reason: str = "") -> None:
         """One of the things that a turn waits for has come, or will not. What slaves say counts more than the disk."""

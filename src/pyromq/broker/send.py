@@ -532,6 +532,8 @@ class SendProcessor:
                 return ResponseCode.MESSAGE_ILLEGAL, remark
             case PutStatus.SERVICE_NOT_AVAILABLE:
                 return ResponseCode.SERVICE_NOT_AVAILABLE, f"{_NOT_AVAILABLE} {result.error}"
+            case PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH:
+                return ResponseCode.SYSTEM_ERROR, result.error
             case PutStatus.CREATE_MAPPED_FILE_FAILED:
                 return ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy or broken."
         return ResponseCode.SYSTEM_ERROR, f"UNKNOWN_ERROR {result.error}"

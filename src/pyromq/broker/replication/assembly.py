@@ -8,7 +8,7 @@ from ..config import BrokerRole
 from .config import ReplicationConfig
 from .follower import Follower
 from .master import Master
-from .slaves import Copies, Slaves
+from .slaves import SlaveCopies, Slaves
 from .status import ReplicationStatus
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class PlainReplication:
         self.master = Master(store.log, slaves, config)
         self.follower = Follower(store, client, masters, config, arrived) if live.config.is_slave else None
         is_sync_master = live.config.broker_role is BrokerRole.SYNC_MASTER
-        self.copies = Copies(slaves, config) if is_sync_master else None
+        self.copies = SlaveCopies(slaves, config) if is_sync_master else None
         self.status = ReplicationStatus(live, store, self.master, self.follower)
         if self.follower is not None:
             store.read_only = "this broker is a slave; its master takes messages"

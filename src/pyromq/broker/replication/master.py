@@ -15,8 +15,11 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyromq.protocol.replication import FRAME_HEAD, MAX_FRAME_DATA, ReportReader
+from pyromq.errors import RemoteProtocolError
+from pyromq.protocol.replication import MAX_FRAME_DATA
 from pyromq.remoting.addresses import format_address
+
+from .wire import CannotFollow, PlainWire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from pyromq.store.commit_log import CommitLog
 
     from .config import ReplicationConfig
-    from .slaves import Slaves
+    from .wire import Audience, Wire
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +46,17 @@ class Refusal(NamedTuple):
 
 
 class Master:
-    """Sends the log to all slaves. `config` gives the settings as they are now."""
+    """Sends the log to all slaves. `config` gives the settings as they are now, `wire` the protocol for a slave."""
 
-    def __init__(self, log: CommitLog, slaves: Slaves, config: Callable[[], ReplicationConfig]) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        slaves: Audience,
+        config: Callable[[], ReplicationConfig],
+        wire: Callable[[SlaveLink], Wire] | None = None,
+    ) -> None:
         self._log = log
+        self.wire = wire or (lambda link: PlainWire(log))
         self._slaves = slaves
         self._config = config
         self.links: set[SlaveLink] = set()
@@ -118,7 +128,7 @@ class SlaveLink:
         self.acknowledged: int | None = None
         # What is sent next; None until the slave has said where it is.
         self.position: int | None = None
-        self._reports = ReportReader()
+        self._wire = master.wire(self)
         # Of the frame that is being sent: what is left of its head and of its data.
         self._head = b""
         self._left = 0
@@ -142,7 +152,14 @@ class SlaveLink:
             self.close("closed by the slave")
             return
         self._read_at = time.monotonic()
-        report = self._reports.feed(data)
+        try:
+            answer, report = self._wire.read(data)
+        except RemoteProtocolError as exc:
+            self.refuse(str(exc))
+            return
+        if answer:
+            self._head += answer
+            self._send()
         if report is not None:
             self._reported(report)
 
@@ -153,14 +170,11 @@ class SlaveLink:
             self.refuse(f"its log ends at {end}, this one at {log_end}")
             return
         if self.position is None:
-            if end == 0:
-                # A fresh slave gets the newest file, as RocketMQ's masters do it; older files are not sent.
-                self.position = log_end - log_end % self._log.file_size
-            elif end < self._log.start:
-                self.refuse(f"its log ends at {end}, this one begins at {self._log.start}")
+            try:
+                self.position = self._wire.begin(end)
+            except CannotFollow as exc:
+                self.refuse(str(exc))
                 return
-            else:
-                self.position = end
             logger.info("slave %s follows from %d, %d bytes behind", self.peer, self.position, log_end - self.position)
         self.acknowledged = end
         self._master.reported(self, end)
@@ -172,6 +186,12 @@ class SlaveLink:
         """Send what is there, unless the slave has yet to read what was sent."""
         if self.position is not None and not self._is_blocked and self._is_open:
             self._send()
+
+    def tell(self) -> None:
+        """Send a heartbeat now, unless a frame is under way."""
+        if self.position is not None and self._is_open and not (self._head or self._left):
+            self._head = self._wire.head(self.position, 0)
+            self.grown()
 
     def _send(self) -> None:
         if not self._is_open:
@@ -199,13 +219,14 @@ class SlaveLink:
         """Whether a frame is under way, or there is enough for the next one."""
         if self._head or self._left:
             return True
-        assert self.position is not None
-        available = int(self._log.end) - self.position
+        if self.position is None:
+            return False
+        available = self._wire.reach(self.position) - self.position
         if available <= 0:
             return False
         to_end_of_file = self._log.file_size - self.position % self._log.file_size
         self._left = min(available, to_end_of_file, self._batch)
-        self._head = FRAME_HEAD.pack(self.position, self._left)
+        self._head = self._wire.head(self.position, self._left)
         return True
 
     def _send_data(self) -> int:
@@ -241,9 +262,8 @@ class SlaveLink:
         """Send a heartbeat if nothing was sent for a while; close if nothing was heard for a longer one."""
         if now - self._read_at > silence:
             self.close(f"silent for {silence:g} s")
-        elif self.position is not None and now - self._wrote_at > heartbeat and not (self._head or self._left):
-            self._head = FRAME_HEAD.pack(self.position, 0)
-            self.grown()
+        elif now - self._wrote_at > heartbeat:
+            self.tell()
 
     def refuse(self, reason: str) -> None:
         self._close(reason, is_refusal=True)

@@ -64,11 +64,11 @@ class Slaves:
         self._waiting = deque(entry for entry in self._waiting if entry[2] is not told)
 
 
-class Copies:
+class SlaveCopies:
     """What a SYNC_MASTER wants of its slaves. `config` gives the settings as they are now."""
 
     def __init__(self, slaves: Slaves, config: Callable[[], ReplicationConfig]) -> None:
-        self.slaves = slaves
+        self._slaves = slaves
         self._config = config
 
     @property
@@ -78,8 +78,18 @@ class Copies:
 
     @property
     def timeout(self) -> float:
-        """Seconds to wait for them."""
         return self._config().slave_timeout / 1000
 
-    def are_near(self, end: int) -> bool:
-        return self.slaves.are_near(end, self._config().max_fall_behind)
+    def too_few(self) -> str | None:
+        return None
+
+    def out_of_reach(self, end: int) -> str | None:
+        if self.wanted and not self._slaves.are_near(end, self._config().max_fall_behind):
+            return "no slave is near enough to wait for"
+        return None
+
+    def when_had(self, end: int, told: Callable[[], None]) -> None:
+        self._slaves.when_had(end, self.wanted, told)
+
+    def forget(self, told: Callable[[], None]) -> None:
+        self._slaves.forget(told)
