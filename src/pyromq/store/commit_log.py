@@ -111,6 +111,14 @@ class CommitLog:
             failpoints.hit("log.truncate.zeroed")
             last.sync()
 
+    def clear(self) -> None:
+        """Forget everything, and where it was."""
+        self._drop_spare()
+        for segment in reversed(self.segments):
+            del self._segments[segment.start]
+            segment.delete()
+        self.end = PhysicalOffset(0)
+
     def drop_oldest(self) -> Segment:
         """Take the oldest file out of the log, for the caller to delete. The last one stays."""
         if len(self._segments) < 2:

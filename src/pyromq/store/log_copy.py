@@ -46,6 +46,8 @@ class LogCopy:
         self._queues = queues
         self._dispatch = Dispatch(queues, index, tags, deleted)
         self.dispatched = int(log.end)
+        # Where the log ended after the last append. If it ends elsewhere, it was written by others since.
+        self.end = int(log.end)
         self.last_timestamp = 0
 
     def append(self, offset: int, data: bytes | memoryview) -> dict[ConsumeQueue, None]:
@@ -60,10 +62,13 @@ class LogCopy:
             self.dispatched = offset
         if offset != log.end:
             raise StoreError(f"the copy of the log ends at {log.end} and cannot go on with what belongs to {offset}")
-        while data:
-            size = min(len(data), log.file_size - int(log.end) % log.file_size)
-            log.append_copy(data[:size])
-            data = data[size:]
+        try:
+            while data:
+                size = min(len(data), log.file_size - int(log.end) % log.file_size)
+                log.append_copy(data[:size])
+                data = data[size:]
+        finally:
+            self.end = int(log.end)
         return self._dispatch_whole()
 
     def _dispatch_whole(self) -> dict[ConsumeQueue, None]:

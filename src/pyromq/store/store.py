@@ -304,7 +304,7 @@ class MessageStore:
         """Append what the log of a master has at `offset`, see `LogCopy.append`. Gives the queues that got messages."""
         if self.flusher.error is not None or _CLOSED in self.refusals:
             raise StoreNotWritable(self.refusal or "")
-        if self._copy is None:
+        if self._copy is None or self._copy.end != self.log.end:
             self._copy = LogCopy(self.log, self.queues, self.index, self._tags, self._deleted_topics.ends)
         touched = self._copy.append(offset, data)
         self._appender.last_timestamp = max(self._appender.last_timestamp, self._copy.last_timestamp)
@@ -329,6 +329,17 @@ class MessageStore:
         """Up to where the log is there to stay: on disk, and confirmed."""
         return min(self.flusher.flushed, self.confirmed)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether readers see only what is confirmed."""
+        return self._confirmed.offset is not None
+
+    @property
+    def torn(self) -> int:
+        """Bytes at the end of the log that are a part of a record, whose rest the master has yet to send."""
+        copy = self._copy
+        return 0 if copy is None or copy.end != self.log.end else copy.end - copy.dispatched
+
     def limit_readers(self, offset: int | None = None) -> None:
         """Let readers see no record that ends after `offset`, or after what the last run had confirmed, for now."""
         if offset is None:
@@ -343,10 +354,9 @@ class MessageStore:
 
     def cut_torn_record(self) -> int:
         """End the log after its last whole record, if it is a copy that ends within one. Gives the bytes cut off."""
-        whole = int(self.log.end) if self._copy is None else self._copy.dispatched
-        torn = int(self.log.end) - whole
+        torn = self.torn
         if torn:
-            self._cut(whole)
+            self._cut(int(self.log.end) - torn)
         return torn
 
     def truncate(self, end: int) -> None:
@@ -359,6 +369,17 @@ class MessageStore:
         if end != self.log.end and not self._begins_record(end):
             raise StoreError(f"no message begins at {end}; the log cannot be cut there")
         self._cut(end)
+
+    def wipe(self) -> None:
+        """Forget everything: the log goes on, empty, wherever the next copy begins. Errors as for `truncate`."""
+        self._cut(int(self.log.start))
+        for queue in self.queues:
+            queue.clear()
+        self.log.clear()
+        self.flusher.cut(0)
+        self._upkeep.synced_end = 0
+        if self._confirmed.offset is not None:
+            self._confirmed.limit(0, 0)
 
     def _cut(self, end: int) -> None:
         confirmed = self._confirmed.offset

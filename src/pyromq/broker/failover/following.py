@@ -1,0 +1,372 @@
+"""The slave's side of replication with epochs (docs/spec/controller.md 6.4 and 6.5).
+
+After a fail-over this log may end with messages that the new master never had; nobody was told that they are safe. So
+before it follows, a slave compares its epochs with the master's and cuts its log off where the two part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyromq.errors import PyroMQError, RemoteProtocolError, StoreError
+from pyromq.protocol.auto_switch import REPORT, TRANSFER, Greeting, Hello, MasterReader, show
+from pyromq.remoting import split_address
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Protocol
+
+    from pyromq.protocol.auto_switch import Epoch, Piece
+    from pyromq.store import MessageStore
+    from pyromq.store.metadata.epochs import EpochTable
+    from pyromq.store.queues.consume_queue import ConsumeQueue
+
+    from ..replication.config import ReplicationConfig
+    from .config import FailoverConfig
+
+    T = TypeVar("T")
+
+    class Paused(Protocol):
+        """Does something that may take long, while nobody else uses the store; gives its result.
+
+        If it is cancelled, it ends once that is done.
+        """
+
+        def __call__(self, work: Callable[[], T]) -> Awaitable[T]: ...
+
+
+logger = logging.getLogger(__name__)
+
+# Seconds
+_FIRST_RETRY = 0.1
+_LAST_RETRY = 5.0
+_UNKNOWN = 0.1  # between two looks whether the master is known by now
+_LOOK = 1.0
+_CONNECT = 3.0
+_GREETING = 5.0
+_NO_DATA = 30.0  # of heartbeats alone, from a master that has more
+
+
+class NothingInCommon(StoreError):
+    """This log and the master's have no epoch in common, or none that is still there: the two cannot be joined."""
+
+
+class Following:
+    """Follows the master of its group while it `run`s.
+
+    `master` gives where it listens for slaves, None while that is unknown. `arrived` is told each queue of which
+    consumers see more. `paused` runs what may take long.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        epochs: EpochTable,
+        master: Callable[[], str | None],
+        *,
+        own_id: int,
+        config: Callable[[], FailoverConfig],
+        replication: Callable[[], ReplicationConfig],
+        arrived: Callable[[ConsumeQueue], None],
+        paused: Paused,
+    ) -> None:
+        self._store = store
+        self._epochs = epochs
+        self._master = master
+        self._own_id = own_id
+        self._config = config
+        self._replication = replication
+        self._arrived = arrived
+        self._paused = paused
+        self._retry = _FIRST_RETRY
+        # What operators see: the master that is followed, since when, and what is wrong.
+        self.following: str | None = None
+        self.since = 0.0
+        self.problem: str | None = "no master is known yet"
+        self.master_end = 0
+        self.read_at = self.wrote_at = 0.0  # epoch seconds
+
+    async def run(self) -> None:
+        """Follow whichever master there is, until cancelled. Readers see only what masters have confirmed."""
+        self._store.limit_readers(self._store.confirmed)
+        while True:
+            address = self._master()
+            if address is None:
+                await asyncio.sleep(_UNKNOWN)
+                continue
+            try:
+                await self._follow(address)
+            except NothingInCommon as exc:
+                self._retry = _LAST_RETRY
+                self._note(f"{exc}; this slave stays as it is until its store was removed")
+            except (OSError, PyroMQError) as exc:
+                self._note(f"master {address}: {exc}")
+            finally:
+                self.following = None
+            if self._master() == address:
+                await asyncio.sleep(self._retry)
+                self._retry = min(2 * self._retry, _LAST_RETRY)
+            else:
+                self._retry = _FIRST_RETRY
+
+    def _note(self, problem: str) -> None:
+        if problem != self.problem:
+            logger.error("not replicating: %s; trying again in %g s", problem, self._retry)
+        self.problem = problem
+
+    async def _follow(self, address: str) -> None:
+        if self._store.torn:
+            torn = await self._paused(self._store.cut_torn_record)
+            logger.info("%d bytes of a message that did not come whole are cut off; it will come again", torn)
+        loop = asyncio.get_running_loop()
+        host, port = split_address(address)
+        try:
+            async with asyncio.timeout(_CONNECT):
+                transport, feed = await loop.create_connection(lambda: _Feed(self), host, port)
+        except TimeoutError:
+            raise RemoteProtocolError(f"does not answer within {_CONNECT:g} s") from None
+        try:
+            greeting = await feed.greeted(_GREETING)
+            await self._join(address, greeting)
+            self.following, self.since, self.problem = address, time.time(), None
+            self.master_end = greeting.end
+            logger.info("following master %s from %d, where its log ends at %d", address, self.end, greeting.end)
+            feed.begin(greeting.end)
+            await feed.end(self._replication)
+        finally:
+            transport.abort()
+            await feed.over()
+
+    @property
+    def hello(self) -> Hello:
+        config = self._config()
+        return Hello(self._own_id, config.learner, config.from_last_file)
+
+    @property
+    def end(self) -> int:
+        return int(self._store.log.end)
+
+    # Where the logs part
+
+    async def _join(self, address: str, greeting: Greeting) -> None:
+        """Cut off what the master does not have."""
+        store, epochs = self._store, self._epochs
+        end = self.end
+        # Without epochs nothing can be compared; a log from before the group failed over is taken to be the master's.
+        common = epochs.common_end(end, greeting.epochs, greeting.end) if epochs.entries else end
+        if common is None or common < store.log.start:
+            parts = (
+                f"this log, {store.log.start} to {end} with the epochs {show(epochs.entries)}, has nothing in "
+                f"common with that of master {address}, which ends at {greeting.end} and has the epochs "
+                f"{show(greeting.epochs)}"
+            )
+            if not self._config().wipe:
+                raise NothingInCommon(parts)
+            logger.error("%s; controllerWipeOnDivergence is set: all of it goes", parts)
+            await self._paused(self._wipe)
+            return
+        if common < store.confirmed:
+            logger.error(
+                "%d bytes that were confirmed are cut off: the log of master %s ends at %d, or is another from %d on",
+                store.confirmed - common,
+                address,
+                greeting.end,
+                common,
+            )
+        if common < end:
+            logger.warning(
+                "the last %d bytes are not in the log of master %s; cut off at %d", end - common, address, common
+            )
+        if common < end or epochs.unsaved or any(entry.start >= common for entry in epochs.entries):
+            await self._paused(lambda: self._cut(common))
+
+    def _cut(self, end: int) -> None:
+        # The log first: epochs of bytes that are gone do no harm, bytes without their epoch would.
+        if end < self.end:
+            self._store.truncate(end)
+        self._epochs.cut(end)
+        if self._epochs.unsaved:
+            self._epochs.save()
+
+    def _wipe(self) -> None:
+        self._store.wipe()
+        self._epochs.clear()
+        self._epochs.save()
+
+    # What the master sends
+
+    def epoch_came(self, epoch: Epoch, *, has_data: bool) -> bool:
+        """Take a new epoch into the table. Gives whether that has yet to be saved, before any of its bytes are kept."""
+        epochs = self._epochs
+        last = epochs.last
+        if last is not None and epoch.epoch <= last.epoch:
+            if has_data and epoch != last:
+                raise RemoteProtocolError(f"the master sent epoch {show((epoch,))} after {show((last,))}")
+        elif epoch.epoch >= 0:
+            epochs.append(epoch)
+        return epochs.unsaved
+
+    def save_epochs(self) -> Awaitable[None]:
+        return asyncio.to_thread(self._epochs.save)
+
+    def keep(self, piece: Piece) -> None:
+        """Keep a piece of the master's log. StoreError if it does not continue this one."""
+        end = self.end
+        if end and piece.offset != end:
+            raise RemoteProtocolError(f"the master sent what belongs to {piece.offset}; this log ends at {end}")
+        if piece.data:
+            self._store.append_copy(piece.offset, piece.data)
+        self._retry = _FIRST_RETRY
+        end = self.end
+        self.master_end = max(self.master_end, end)
+        for queue in self._store.confirm(min(piece.head.confirmed, end)):
+            self._arrived(queue)
+
+
+class _Feed(asyncio.Protocol):
+    """One connection to a master."""
+
+    def __init__(self, following: Following) -> None:
+        loop = asyncio.get_running_loop()
+        self._following = following
+        self._reader = MasterReader()
+        self._transport: asyncio.Transport
+        self._read_at = self._wrote_at = self._data_at = time.monotonic()
+        self._greeting: asyncio.Future[Greeting] = loop.create_future()
+        self._is_following = False
+        self._master_end = 0
+        # What came while the table of epochs is being saved.
+        self._held: list[Greeting | Piece] = []
+        self._saving: asyncio.Task[None] | None = None
+        # Ends with the reason; a future that fails wants somebody to ask for it, and there may be nobody any more.
+        self._ended: asyncio.Future[Exception] = loop.create_future()
+
+    # Handshake
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # a stream's transport
+        self._write(self._following.hello.encode())
+
+    async def greeted(self, timeout: float) -> Greeting:
+        """What the master says in the handshake."""
+        either: list[asyncio.Future[Any]] = [self._greeting, self._ended]
+        await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if self._greeting.done():
+            return self._greeting.result()
+        raise self._ended.result() if self._ended.done() else RemoteProtocolError(f"no handshake within {timeout:g} s")
+
+    def begin(self, master_end: int) -> None:
+        """The logs do not differ any more: ask for what follows, at once."""
+        self._is_following = True
+        self._master_end = master_end
+        self._read_at = self._data_at = time.monotonic()
+        self._report()
+        self._go_on()
+
+    # What comes
+
+    def data_received(self, data: bytes) -> None:
+        self._read_at = time.monotonic()
+        self._following.read_at = time.time()
+        try:
+            self._held += self._reader.feed(data)
+        except PyroMQError as exc:
+            self._end(exc)
+            return
+        if self._saving is None:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Take what came, up to where the table of epochs has to be saved first."""
+        if self._ended.done():
+            return
+        before = self._following.end
+        held, self._held = self._held, []
+        try:
+            for index, said in enumerate(held):
+                if not self._take(said):
+                    self._held = held[index:]
+                    self._transport.pause_reading()
+                    self._saving = asyncio.get_running_loop().create_task(self._save(), name="save epochs")
+                    break
+        except (OSError, PyroMQError) as exc:
+            self._end(exc)
+            return
+        if self._following.end != before:
+            self._data_at = time.monotonic()
+            self._report()
+
+    def _take(self, said: Greeting | Piece) -> bool:
+        """False if that has to wait for the table of epochs."""
+        if isinstance(said, Greeting):
+            if self._greeting.done():
+                raise RemoteProtocolError("the master sent a second handshake")
+            self._greeting.set_result(said)
+        elif not self._is_following:
+            raise RemoteProtocolError("the master sent its log before it was asked for it")
+        elif self._following.epoch_came(said.head.epoch, has_data=bool(said.data)):
+            return False
+        else:
+            self._following.keep(said)
+        return True
+
+    async def _save(self) -> None:
+        try:
+            await self._following.save_epochs()
+        except OSError as exc:
+            self._end(exc)
+            return
+        finally:
+            self._saving = None
+        if not self._ended.done():
+            self._transport.resume_reading()
+            self._go_on()
+
+    # What the master is told
+
+    def _report(self) -> None:
+        self._write(REPORT.pack(TRANSFER, self._following.end))
+
+    def _write(self, data: bytes) -> None:
+        self._wrote_at = time.monotonic()
+        self._following.wrote_at = time.time()
+        self._transport.write(data)
+
+    # Its end
+
+    async def end(self, config: Callable[[], ReplicationConfig]) -> None:
+        """Look after the connection until it ends; raises why it did."""
+        while not self._ended.done():
+            await asyncio.wait([self._ended], timeout=_LOOK)
+            now = time.monotonic()
+            settings = config()
+            heartbeat, silence = settings.heartbeat_interval / 1000, settings.silence / 1000
+            if now - self._read_at > silence and self._saving is None:
+                self._end(RemoteProtocolError(f"silent for {silence:g} s"))
+            elif self._master_end > self._following.end and now - self._data_at > _NO_DATA:
+                self._end(
+                    RemoteProtocolError(
+                        f"nothing but heartbeats for {_NO_DATA:g} s, although its log ended at {self._master_end} "
+                        f"and this one ends at {self._following.end}"
+                    )
+                )
+            elif now - self._wrote_at > heartbeat:
+                self._report()
+        raise self._ended.result()
+
+    async def over(self) -> None:
+        """Return once nothing of this connection goes on."""
+        self._end(RemoteProtocolError("closed"))
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(exc or RemoteProtocolError("the master closed the connection"))
+
+    def _end(self, exc: Exception) -> None:
+        if not self._ended.done():
+            self._ended.set_result(exc)
+            self._transport.abort()
