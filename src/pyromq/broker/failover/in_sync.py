@@ -42,18 +42,10 @@ _JOIN_AGAIN = 10.0
 # A request whose answer was lost is not under way any more after this.
 _LOST = 10.0
 _LOOK = 1.0
-# Certainly not taken. Any other error may have come after it was.
-_REFUSALS = frozenset(
-    {
-        ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
-        ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
-        ResponseCode.CONTROLLER_INVALID_MASTER,
-        ResponseCode.CONTROLLER_INVALID_REPLICAS,
-        ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
-        ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
-    }
-)
-RETRY = 1.0
+_RETRY = 1.0
+# The controllers look at the members only after they saw that their set is the one that this master knows.
+_WRONG_MEMBERS = (ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE)
+_NO_CHANGE = ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
 
 
 @dataclass(slots=True)
@@ -65,7 +57,7 @@ class _Slave:
     is_connected: bool = True
     # Where its log ends, None until it has said so.
     end: int | None = None
-    # Where our log ended when something was sent to it, and when that was: the oldest that it has yet to reach.
+    # Where our log ended at some time, which it has yet to reach. None if it has everything, or has said nothing yet.
     mark: tuple[int, float] | None = None
     # When the others may wait for it to join; they did so in vain shortly before.
     may_join_at: float = 0.0
@@ -110,7 +102,7 @@ class InSync:
             self._asked_at = self._lost_at = None
 
     def refused(self, now: float) -> None:
-        """They did not take what was asked for."""
+        """They did not take what was asked for, and their set is the one taken last."""
         asked_at, self._asked_at = self._asked_at, None
         if asked_at is not None and (self._lost_at is None or asked_at - self._lost_at > _LOST):
             self.pending = frozenset()
@@ -124,7 +116,7 @@ class InSync:
 
     def _join_later(self, now: float) -> None:
         for slave in self._slaves.values():
-            slave.may_join_at = max(slave.may_join_at, now + RETRY)
+            slave.may_join_at = max(slave.may_join_at, now + _RETRY)
 
     # What the slaves do
 
@@ -142,17 +134,21 @@ class InSync:
     def sent(self, slave_id: int, log_end: int, now: float) -> None:
         """Something was sent to a slave."""
         slave = self._slaves[slave_id]
-        if slave.mark is None:
+        if slave.mark is None and slave.end is not None:
+            slave.caught_up_at = now  # it had everything until this moment
             slave.mark = log_end, now
 
     def acknowledged(self, slave_id: int, end: int, log: Log, now: float) -> None:
         """A slave has the log up to `end`."""
         slave = self._slaves[slave_id]
         slave.end = end
+        mark = slave.mark
+        if mark is None or end >= mark[0]:
+            slave.mark = None if end >= log.end else (log.end, now)
         if end >= log.end:
-            slave.caught_up_at, slave.mark = now, None
-        elif slave.mark is not None and end >= slave.mark[0]:
-            slave.caught_up_at, slave.mark = slave.mark[1], None
+            slave.caught_up_at = now
+        elif mark is not None and end >= mark[0]:
+            slave.caught_up_at = mark[1]
         else:
             return
         if (
@@ -172,7 +168,9 @@ class InSync:
             return None
         members = {each for each in self.taken.members if not self._is_lost(each, log, patience, now)}
         for slave_id, slave in self._slaves.items():
-            if not slave.is_learner and slave.end is not None and slave.end >= max(log.confirmed, log.epoch_start):
+            if slave_id in self.taken.members or slave.is_learner or slave.end is None:
+                continue
+            if slave.end >= max(log.confirmed, log.epoch_start):
                 members.add(slave_id)
         if members != self.taken.members:
             return frozenset(members)
@@ -237,7 +235,7 @@ class InSync:
 class InSyncKeeper:
     """Keeps the in-sync set of a master, confirms its log, and tells those who wait for that.
 
-    `alter` asks the controllers for a set, and gives the one they have then; BrokerError if they refuse it, any other
+    `alter` asks the controllers for a set, and gives the one they have then; BrokerError if they refuse it, another
     PyroMQError or OSError if nobody knows. `has_lease` says whether this broker certainly is the only master. `shown`
     gets each queue of which consumers see more, and `moved` is called when more of the log is confirmed. Nobody else
     confirms anything in the store meanwhile. For the durability gate, this is the copies.
@@ -325,8 +323,9 @@ class InSyncKeeper:
             logger.info("in-sync set is %s", _ids(in_sync.taken.members))
         except (PyroMQError, OSError) as exc:
             now = self._clock()
-            self._retry_at = now + RETRY
-            if isinstance(exc, BrokerError) and exc.code in _REFUSALS:
+            self._retry_at = now + _RETRY
+            code = exc.code if isinstance(exc, BrokerError) else None
+            if code in _WRONG_MEMBERS or (code == _NO_CHANGE and wanted == in_sync.taken.members):
                 in_sync.refused(now)
                 logger.warning("the in-sync set stays %s: %s", _ids(in_sync.taken.members), exc)
             else:
