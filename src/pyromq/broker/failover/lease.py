@@ -1,4 +1,4 @@
-"""The lease of a master: until when it may be sure that no other broker has become master (docs/spec/controller.md 4.7).
+"""The lease of a master: until when it may be sure that nobody else has become master (docs/spec/controller.md 4.7).
 
 A controller chooses another master once this one was silent for its heartbeat time-out, or once its connection ends.
 So a master may count on its role for a part of that time from the moment it *sent* a heartbeat that the controller

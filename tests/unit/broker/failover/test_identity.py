@@ -92,12 +92,13 @@ def test_a_claim_of_another_broker_is_refused_by_name(files):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"DefaultCluster#broker-a", b"DefaultCluster#broker-a#x", b"DefaultCluster#broker-a#0", b"\xff\x00"]
+    "content",
+    [b"", b"DefaultCluster#broker-a", b"DefaultCluster#broker-a#x", b"DefaultCluster#broker-a#0", b"\xff\x00"],
 )
 def test_a_damaged_file_is_an_error_that_says_what_to_do(files, content):
     files.path.parent.mkdir()
     files.path.write_bytes(content)
-    with pytest.raises(StoreError, match="brokerIdentity is damaged: .* move it away"):
+    with pytest.raises(StoreError, match=r"brokerIdentity is damaged: .* move it away"):
         files.read()
 
 
