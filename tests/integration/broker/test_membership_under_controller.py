@@ -1,0 +1,192 @@
+"""Brokers' memberships under our own controller, which decides by the rules: over real sockets, files and time-outs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.broker.member_kit import member, until
+from tests.ports import free_port
+
+from pyromq.broker.failover import membership as module
+from pyromq.broker.failover.role import InSyncSet, Role
+from pyromq.remoting import RemotingServer, ServerConfig
+from pyromq.testing.proxy import Proxy
+
+if TYPE_CHECKING:
+    from pyromq.remoting import Processor
+
+controller_package = pytest.importorskip("pyromq.controller")
+
+pytestmark = pytest.mark.slow
+
+FAST = {"heartbeat_interval": 50, "heartbeat_timeout": 1000, "poll_interval": 200}
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(module, "_SOON", 0.05)
+    monkeypatch.setattr(module, "_LATER", 0.2)
+
+
+def new_controller(folder, port):
+    return controller_package.Controller(
+        controller_package.load_settings(
+            sets=[
+                f"controllerDLegerPeers=n0-127.0.0.1:{port}",
+                "controllerDLegerSelfId=n0",
+                f"controllerStorePath={folder}/controller",
+                f"configStorePath={folder}/controller.properties",
+                "bindAddress=127.0.0.1",
+            ]
+        )
+    )
+
+
+class Group:
+    """Brokers of one name, each with a port for the notices of the controller, behind a proxy of its own."""
+
+    def __init__(self, folder, port):
+        self.folder, self.port = folder, port
+
+    @property
+    def controller(self):
+        return f"127.0.0.1:{self.port}"
+
+    def running(self):
+        return new_controller(self.folder, self.port)
+
+    @contextlib.asynccontextmanager
+    async def broker(self, name, **settings):
+        processors: dict[int, Processor] = {}
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        config = ServerConfig(listen_port=0, bind_address="127.0.0.1")
+        async with (
+            RemotingServer(config, processors) as server,
+            Proxy(self.controller) as proxy,
+            member(folder, proxy, address=f"127.0.0.1:{server.port}", **(FAST | settings)) as joined,
+        ):
+            processors.update(joined.membership.processors())
+            joined.proxy = proxy
+            joined.address = f"127.0.0.1:{server.port}"
+            yield joined
+
+
+@pytest.fixture
+def group(tmp_path):
+    return Group(tmp_path, free_port())
+
+
+async def pair(one, other):
+    """Two brokers with roles: the master and its slave, both in the in-sync set."""
+    await one.has_role()
+    await other.has_role()
+    master, slave = (one, other) if one.membership.is_master else (other, one)
+    await master.has_lease()
+    await master.membership.alter_in_sync({1, 2})
+    return master, slave
+
+
+@pytest.mark.scenario("controller 2")
+async def test_the_first_broker_becomes_master(group):
+    async with group.running(), group.broker("a") as first:
+        assert await first.has_role() == Role(1, 1, first.address, InSyncSet(frozenset({1}), 1))
+        await first.has_lease()
+        assert first.identity() == "C#b#1"
+
+
+@pytest.mark.scenario("controller 18")
+async def test_brokers_that_start_together_have_different_ids_and_one_master(group):
+    async with group.running(), contextlib.AsyncExitStack() as life:
+        brokers = await asyncio.gather(*(life.enter_async_context(group.broker(name)) for name in "abcde"))
+        roles = [await each.has_role() for each in brokers]
+        assert {each.membership.broker_id for each in brokers} == {1, 2, 3, 4, 5}
+        assert len({(role.epoch, role.master_id, role.master_address) for role in roles}) == 1
+        assert sum(each.membership.is_master for each in brokers) == 1
+
+
+async def test_the_other_takes_over_when_the_connection_of_the_master_ends(group):
+    async with group.running(), group.broker("a") as one, group.broker("b") as other:
+        master, slave = await pair(one, other)
+        master.proxy.refuse()
+        master.proxy.cut()
+        await slave.has_lease()
+        assert not master.lease.is_valid()
+        assert slave.membership.role.epoch == 2
+        master.proxy.restore()
+        await until(lambda: master.membership.role.epoch == 2)
+        assert not master.membership.is_master
+        await master.is_well()
+
+
+@pytest.mark.scenario("controller 11")
+async def test_a_silent_master_has_no_lease_when_the_other_takes_over(group):
+    async with group.running(), group.broker("a") as one, group.broker("b") as other:
+        master, slave = await pair(one, other)
+        had_lease = []
+        changed = slave.membership.role_changed
+
+        def role_changed(role):
+            had_lease.append(master.lease.is_valid())
+            changed(role)
+
+        slave.membership.role_changed = role_changed
+        master.proxy.pause()
+        await slave.has_lease()
+        assert had_lease == [False]
+        master.proxy.resume()
+        await until(lambda: master.membership.role.epoch == 2)
+        assert not master.lease.is_valid()
+
+
+async def test_a_master_that_leaves_is_replaced_at_once(group):
+    async with group.running(), group.broker("a") as one, group.broker("b") as other:
+        master, slave = await pair(one, other)
+        await master.stop()
+        await master.membership.leave()
+        await slave.has_lease()
+
+
+@pytest.mark.scenario("controller 16")
+async def test_brokers_wait_for_their_controller_and_go_on_after_it_restarted(group):
+    async with group.broker("a") as one, group.broker("b") as other:
+        await one.has_problem("none leads")
+        async with group.running():
+            master, slave = await pair(one, other)
+        await until(lambda: not master.lease.is_valid())
+        await slave.has_problem("none leads")
+        async with group.running():
+            await master.has_lease()
+            await slave.is_well()
+            assert [role.epoch for role in (*one.roles, *other.roles)] == [1, 1]
+
+
+async def test_a_master_that_crashed_alone_comes_back_in_a_new_epoch(group):
+    async with group.running():
+        async with group.broker("a") as first:
+            await first.has_lease()
+        async with group.broker("a", epoch=1) as again:
+            await again.has_lease()
+            assert again.membership.broker_id == 1
+            assert again.membership.role.epoch > 1
+    async with group.running(), group.broker("a", epoch=again.epoch) as after_all_was_down:
+        await after_all_was_down.has_lease()
+        assert after_all_was_down.membership.role.epoch > again.epoch
+
+
+async def test_a_crashed_master_gives_way_to_a_member_that_has_the_rest_of_its_log(group):
+    """The controller has not noticed that it was gone, and would let it go on where others know more than it."""
+    async with group.running() as controller, group.broker("a") as one, group.broker("b") as other:
+        master, slave = await pair(one, other)
+        controller.closed = lambda connection, reason: None
+        await master.stop()
+        await master.membership.leave()
+        assert slave.membership.role.epoch == 1
+        name = "a" if master is one else "b"
+        async with group.broker(name, epoch=1, heartbeat_timeout=60_000) as back:
+            assert (await back.has_role()).master_id == slave.membership.broker_id
+            assert back.roles[0].epoch == 2
+            await slave.has_lease()
