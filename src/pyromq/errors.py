@@ -20,6 +20,7 @@ PyroMQError
 ├── PartialFailure          some of several servers failed: `done`, `failures`, `partial`
 ├── InvalidFilter           a malformed SQL92 expression: `reason`, `column`; also a ValueError
 ├── ConfigError             a setting or its file is wrong; says which and where
+├── NotDecided              a controller could not make a decision; nothing was changed, or nobody knows
 ├── BrokerError             the server refused: `code`, `remark`, `server`; each class knows if it is `retriable`
 │   └── one class per response code: SystemBusy (2), TopicNotFound (17), …, see BY_CODE
 └── StoreError              the files of a store
@@ -194,6 +195,12 @@ class ConfigError(PyroMQError):
         super().__init__(f"{source}: {reason}" if source else reason)
         self.reason = reason
         self.source = source
+
+
+class NotDecided(PyroMQError):
+    """A controller could not make a decision durable, or its ground changed meanwhile. Ask again."""
+
+    retriable = True
 
 
 class InvalidFilter(PyroMQError, ValueError):
@@ -379,6 +386,13 @@ class GoAway(BrokerError):
     """A 5.x server is shutting down and asks clients to reconnect."""
 
     code = 1500
+    retriable = True
+
+
+class NotLeader(BrokerError):
+    """Another controller decides, or none does for the moment."""
+
+    code = 2007
     retriable = True
 
 

@@ -27,11 +27,11 @@ def replace_file(path: Path, data: bytes) -> None:
         shutil.copymode(path, temporary)
         shutil.copy(path, path.with_name(path.name + ".bak"))
     temporary.replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    # The rename is stored in the folder; without this, a power failure may bring the old file back.
+def sync_folder(folder: Path) -> None:
+    """Make a rename in `folder` survive a power failure, which may otherwise bring the old file back."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

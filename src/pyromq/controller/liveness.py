@@ -1,0 +1,105 @@
+"""Who is alive: brokers beat (904), and the connection they beat over is open (docs/spec/controller.md 3.2).
+
+Kept in memory only. All times are seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from .election import LOWEST_PRIORITY, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+DEFAULT_TIMEOUT = 10.0
+
+
+class BrokerKey(NamedTuple):
+    cluster: str
+    name: str
+    id: int
+
+
+@dataclass(slots=True)
+class _Entry:
+    last: float
+    timeout: float
+    connection: Hashable
+    standing: Standing
+
+    @property
+    def until(self) -> float:
+        return self.last + self.timeout
+
+
+class Liveness:
+    """The brokers that beat. A broker is gone when its time-out ends or the connection of its last beat closes.
+
+    RocketMQ keeps to the connection of the first beat. We take the last one's: a broker that came back over a new
+    connection is not gone when the old one, which nobody uses any more, is finally closed.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[BrokerKey, _Entry] = {}
+
+    def beat(self, key: BrokerKey, connection: Hashable, standing: Standing, timeout: float, now: float) -> bool:
+        """Take a heartbeat; True if the broker was not alive before.
+
+        Epoch and offset only grow while it is alive: a beat may have been overtaken by a later one.
+        """
+        entry = self._entries.get(key)
+        if entry is None:
+            self._entries[key] = _Entry(now, timeout, connection, standing)
+            return True
+        newest = max((entry.standing.epoch, entry.standing.max_offset), (standing.epoch, standing.max_offset))
+        was_silent = entry.until < now
+        entry.last, entry.timeout, entry.connection = now, timeout, connection
+        entry.standing = Standing(*newest, standing.priority)
+        return was_silent
+
+    def is_alive(self, key: BrokerKey, now: float) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and entry.until >= now
+
+    def standings(self, cluster: str, name: str, now: float) -> dict[int, Standing]:
+        """What the live brokers of a group last said, by id."""
+        return {
+            key.id: entry.standing
+            for key, entry in self._entries.items()
+            if (key.cluster, key.name) == (cluster, name) and entry.until >= now
+        }
+
+    def connection_closed(self, connection: Hashable) -> list[BrokerKey]:
+        """Forget the brokers that beat over it last, and name them."""
+        return self._forget([key for key, entry in self._entries.items() if entry.connection is connection])
+
+    def expire(self, now: float) -> tuple[list[BrokerKey], list[Hashable]]:
+        """Forget the brokers whose time-out ended, and name them and their connections."""
+        silent = [key for key, entry in self._entries.items() if entry.until < now]
+        connections = [self._entries[key].connection for key in silent]
+        return self._forget(silent), connections
+
+    def next_end(self) -> float | None:
+        """When the next time-out ends; None if nobody is alive."""
+        return min((entry.until for entry in self._entries.values()), default=None)
+
+    def paused(self, seconds: float) -> None:
+        """This process stood still for so long: what brokers sent meanwhile is still unread."""
+        for entry in self._entries.values():
+            entry.last += seconds
+
+    def _forget(self, keys: list[BrokerKey]) -> list[BrokerKey]:
+        for key in keys:
+            del self._entries[key]
+        return keys
+
+
+def standing_of(epoch: int | None, max_offset: int | None, priority: int | None) -> Standing:
+    """A standing from the fields of a heartbeat, which may be absent."""
+    return Standing(
+        -1 if epoch is None else epoch,
+        -1 if max_offset is None else max_offset,
+        LOWEST_PRIORITY if priority is None else priority,
+    )

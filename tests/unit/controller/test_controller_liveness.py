@@ -1,0 +1,78 @@
+"""Who is alive, by a clock that the tests turn (docs/spec/controller.md 3.2)."""
+
+from __future__ import annotations
+
+from pyromq.controller.election import Standing
+from pyromq.controller.liveness import DEFAULT_TIMEOUT, BrokerKey, Liveness, standing_of
+
+A, B = BrokerKey("c", "b", 1), BrokerKey("c", "b", 2)
+
+
+class Wire:
+    """A connection."""
+
+
+def beat(liveness, key, now, *, over, standing=Standing(), timeout=DEFAULT_TIMEOUT):  # noqa: B008 - a value
+    return liveness.beat(key, over, standing, timeout, now)
+
+
+def test_a_broker_lives_until_its_time_out_ends():
+    liveness, wire = Liveness(), Wire()
+    assert not liveness.is_alive(A, 0)
+    assert beat(liveness, A, 0, over=wire)
+    assert liveness.is_alive(A, 10)
+    assert not liveness.is_alive(A, 10.1)
+    assert liveness.expire(10) == ([], [])
+    assert liveness.next_end() == 10
+    assert liveness.expire(10.1) == ([A], [wire])
+    assert liveness.next_end() is None
+
+
+def test_a_beat_renews_time_time_out_and_priority():
+    liveness, wire = Liveness(), Wire()
+    beat(liveness, A, 0, over=wire, standing=Standing(1, 5, 9))
+    assert not beat(liveness, A, 8, over=wire, standing=Standing(1, 5, 2), timeout=3)
+    assert liveness.is_alive(A, 11)
+    assert not liveness.is_alive(A, 11.1)
+    assert liveness.standings("c", "b", 9) == {1: Standing(1, 5, 2)}
+    assert liveness.standings("c", "b", 12) == {}
+    assert liveness.standings("other", "b", 9) == {}
+    assert beat(liveness, A, 20, over=wire)  # it was gone
+
+
+def test_epoch_and_offset_only_grow():
+    liveness, wire = Liveness(), Wire()
+    for given, kept in [((1, 9), (1, 9)), ((1, 3), (1, 9)), ((2, 0), (2, 0)), ((2, 4), (2, 4)), ((1, 99), (2, 4))]:
+        beat(liveness, A, 0, over=wire, standing=Standing(*given))
+        assert liveness.standings("c", "b", 0)[1][:2] == kept
+
+
+def test_who_closes_its_connection_is_gone_at_once():
+    liveness, one, two = Liveness(), Wire(), Wire()
+    beat(liveness, A, 0, over=one)
+    beat(liveness, B, 0, over=two)
+    assert liveness.connection_closed(one) == [A]
+    assert liveness.connection_closed(one) == []
+    assert not liveness.is_alive(A, 0)
+    assert liveness.is_alive(B, 0)
+
+
+def test_an_old_connection_may_close_after_a_broker_came_back_over_a_new_one():
+    liveness, one, two = Liveness(), Wire(), Wire()
+    beat(liveness, A, 0, over=one)
+    beat(liveness, A, 1, over=two)
+    assert liveness.connection_closed(one) == []
+    assert liveness.connection_closed(two) == [A]
+
+
+def test_a_pause_of_the_controller_is_not_held_against_brokers():
+    liveness, wire = Liveness(), Wire()
+    beat(liveness, A, 0, over=wire)
+    liveness.paused(30)
+    assert liveness.is_alive(A, 40)
+    assert liveness.expire(40) == ([], [])
+
+
+def test_absent_fields_count_least():
+    assert standing_of(None, None, None) == Standing(-1, -1, 2**31 - 1)
+    assert standing_of(0, 0, 0) == Standing(0, 0, 0)
