@@ -18,6 +18,7 @@ from pyromq.errors import ConfigError
 from pyromq.protocol.bodies import DataVersion, MessageRequestMode
 from pyromq.protocol.names import TRACE_TOPIC
 from pyromq.remoting import ClientConfig, ServerConfig, TlsConfig, split_address, split_addresses
+from pyromq.remoting.addresses import local_address
 from pyromq.remoting.log_levels import KEY as LOG_LEVEL
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels, with_levels_of
 from pyromq.remoting.tls import with_tls_file
@@ -49,18 +50,6 @@ class BrokerRole(Enum):
 
 def _host_name() -> str:
     return socket.gethostname() or "DEFAULT_BROKER"
-
-
-def _local_address() -> str:
-    """The address that packets to the world would leave from; the loopback address on a machine without a network."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            # Connecting a datagram socket sends nothing; the address is one that no machine has.
-            sock.connect(("192.0.2.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        address: str = sock.getsockname()[0]
-        return address
 
 
 def _home_file() -> str:
@@ -95,10 +84,10 @@ class BrokerConfig:
     )
     broker_ip1: str = option(
         "brokerIP1",
-        computed(str, _local_address),
+        computed(str, local_address),
         "Address that clients connect to. Set it in containers, and wherever the broker's own guess is wrong.",
     )
-    broker_ip2: str = option("brokerIP2", computed(str, _local_address), "Address that slaves connect to.")
+    broker_ip2: str = option("brokerIP2", computed(str, local_address), "Address that slaves connect to.")
     ha_listen_port: int = option(
         "haListenPort", 0, "Port for replication; 0 means the one above listenPort.", min=0, max=65535
     )

@@ -33,8 +33,6 @@ from pyromq.protocol.headers import (
     WipeWritePermReply,
 )
 from pyromq.remoting import with_body, with_read
-from pyromq.settings import dump
-from pyromq.settings.live import remark_on
 
 from . import views
 from .kv_config import ORDER_TOPIC_CONFIG
@@ -282,35 +280,6 @@ class KVConfigProcessors:
             await self._file.save(changed.encode())
             self._config.take(changed)
             self._changed()
-
-
-class SettingsProcessors:
-    """The server's own settings. A change is saved in the properties file before it takes effect, or refused."""
-
-    def __init__(self, settings: LiveSettings, file: SavedFile, changed: Callable[[], None]) -> None:
-        self._settings = settings
-        self._file = file
-        self._changed = changed
-        self._turn = asyncio.Lock()
-
-    def table(self) -> dict[int, Processor]:
-        return {
-            RequestCode.UPDATE_NAMESRV_CONFIG: self.update,
-            RequestCode.GET_NAMESRV_CONFIG: self.get,
-        }
-
-    async def update(self, connection: Connection, request: Command) -> Command:
-        if request.body is None:
-            return request.reply()
-        async with self._turn:
-            update = self._settings.planned(request.body_bytes, connection.peer)
-            await self._file.save(dump(update.settings.items()).encode())
-            self._settings.apply(update, connection.peer)
-            self._changed()
-        return request.reply(remark=remark_on(update))
-
-    def get(self, connection: Connection, request: Command) -> Command:
-        return request.reply(body=dump(self._settings.settings.items(reveal=False)).encode())
 
 
 def _registered(request: Command) -> RegisterBrokerBody | None:

@@ -20,6 +20,7 @@ from pyromq.remoting import (
     TlsConfig,
     body_limits,
 )
+from pyromq.remoting.live_settings import SettingsProcessors
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels
 from pyromq.remoting.service import Service
 from pyromq.settings.files import why_not_writable
@@ -29,7 +30,7 @@ from .config import NamesrvConfig, check_settings
 from .kv_config import load_kv_config
 from .live_settings import LiveSettings
 from .notices import BrokerNotices
-from .processors import BrokerProcessors, KVConfigProcessors, SettingsProcessors, TopicProcessors
+from .processors import BrokerProcessors, KVConfigProcessors, TopicProcessors
 from .requests import RULES
 from .route_answers import RouteAnswers
 from .routes import RouteTables
@@ -119,7 +120,7 @@ class NameServer(Service):
         brokers = BrokerProcessors(self._tables, self._kv_config, self._settings, _now, self._notices.post)
         topics = TopicProcessors(self._tables, self._settings)
         kv_file = SavedFile(Path(config.kv_config_path))
-        settings_file = SavedFile(Path(config.config_store_path))
+        own = SettingsProcessors(self._settings, SavedFile(Path(config.config_store_path)), self._settings_changed)
         route: Processor = self._answers.answer
         if config.cluster_test:
             from .cluster_test import BorrowedRoutes
@@ -130,7 +131,8 @@ class NameServer(Service):
             **brokers.table(),
             **topics.table(),
             **KVConfigProcessors(self._kv_config, kv_file, self._answers.forget).table(),
-            **SettingsProcessors(self._settings, settings_file, self._settings_changed).table(),
+            RequestCode.UPDATE_NAMESRV_CONFIG: own.update,
+            RequestCode.GET_NAMESRV_CONFIG: own.get,
         }
 
     # Events of connections (docs/spec/namesrv.md 4.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from typing import Any
 
 VIP_PORT_OFFSET = 2
@@ -21,6 +22,18 @@ def split_address(address: str) -> tuple[str, int]:
 def join_address(host: str, port: int) -> str:
     """`host:port`, with brackets around an IPv6 host."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def local_address() -> str:
+    """The address that packets to the world would leave from; the loopback address on a machine without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            # Connecting a datagram socket sends nothing; the address is one that no machine has.
+            sock.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        address: str = sock.getsockname()[0]
+        return address
 
 
 def is_loopback(host: str) -> bool:
