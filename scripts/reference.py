@@ -1,6 +1,6 @@
 """What docs/ takes from the code: docs/reference made anew, and the files that pages show put into them.
 
-    settings.md    every setting of a broker and a name server, as declared
+    settings.md    every setting of a broker, a name server and a controller, as declared
     cli.md         every command with its options, as typer knows them
     pages          a block after `<!-- file: examples/send.py -->` is that file
 
@@ -21,6 +21,7 @@ import typer
 
 from pyromq.broker.config import CONFIGS as BROKER_CONFIGS
 from pyromq.cli.main import NOUNS
+from pyromq.controller.config import CONFIGS as CONTROLLER_CONFIGS
 from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
 from pyromq.settings import options_of
 from pyromq.settings.options import Computed
@@ -76,7 +77,13 @@ Times are `now`, milliseconds since 1970, ISO 8601, `-15m`, or `yyyy-MM-dd#HH:mm
 
 def settings_page() -> str:
     return "\n".join(
-        [NOTE, _SETTINGS_HEAD, *_settings("Broker", BROKER_CONFIGS), *_settings("Name server", NAMESRV_CONFIGS)]
+        [
+            NOTE,
+            _SETTINGS_HEAD,
+            *_settings("Broker", BROKER_CONFIGS),
+            *_settings("Name server", NAMESRV_CONFIGS),
+            *_settings("Controller", CONTROLLER_CONFIGS),
+        ]
     )
 
 

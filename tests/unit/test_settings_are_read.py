@@ -11,6 +11,7 @@ import pytest
 
 import pyromq
 from pyromq.broker.config import CONFIGS as BROKER_CONFIGS
+from pyromq.controller.config import CONFIGS as CONTROLLER_CONFIGS
 from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
 from pyromq.settings import options_of
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyromq.settings import Option
 
 SOURCE = Path(pyromq.__file__).parent
-CONFIGS = tuple(dict.fromkeys((*BROKER_CONFIGS, *NAMESRV_CONFIGS)))
+CONFIGS = tuple(dict.fromkeys((*BROKER_CONFIGS, *NAMESRV_CONFIGS, *CONTROLLER_CONFIGS)))
 DECLARED = [(config, option) for config in CONFIGS for option in options_of(config)]
 
 # What holds settings is called so: `config.x`, `self._config.x`, `live.config.x`, `tls.x`, `settings[StoreConfig].x`.

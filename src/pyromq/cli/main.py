@@ -39,6 +39,9 @@ NOUNS = {
     "namesrv": Noun(
         "pyromq.cli.servers.namesrv", "Run a name server, or manage running ones.", _WORD, "pyromq.cli.nouns.namesrv"
     ),
+    "controller": Noun(
+        "pyromq.cli.servers.controller", "Run a controller, which decides who is master of each broker group."
+    ),
     "topic": Noun("pyromq.cli.nouns.topic", "List, inspect, create and delete topics."),
     "group": Noun("pyromq.cli.nouns.group", "Show and manage consumer groups: lag, members, settings, offsets."),
     "message": Noun("pyromq.cli.nouns.message.message", "Find, read, follow, send and export messages."),
@@ -66,7 +69,7 @@ NOUNS = {
     "completion": Noun(
         "pyromq.cli.nouns.completion", "Print a shell script that completes commands, topics and groups."
     ),
-    "install-unit": Noun("pyromq.cli.servers.install_unit", "Print a systemd unit for a broker or a name server."),
+    "install-unit": Noun("pyromq.cli.servers.install_unit", "Print a systemd unit for a server."),
 }
 # Commands for programs; the help leaves them out.
 _HIDDEN = {"complete": Noun("pyromq.cli.nouns.complete", "Suggest the next word of a command line.")}

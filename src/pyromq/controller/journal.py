@@ -90,10 +90,6 @@ class Journal:
     def peers(self) -> Sequence[Peer]:
         return [self._me]
 
-    def reached_at(self, me: Peer) -> None:
-        """Take the address at which brokers reach this controller, if it is known only now."""
-        self._me = me
-
     async def decide(self, event: Event) -> Group | None:
         name = event.broker_name
         if not self._running:

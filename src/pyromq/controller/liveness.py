@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .election import LOWEST_PRIORITY, Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterator
 
 DEFAULT_TIMEOUT = 10.0
 
@@ -42,16 +42,18 @@ class Liveness:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[BrokerKey, _Entry] = {}
+        # By cluster and broker name, then by id.
+        self._groups: dict[tuple[str, str], dict[int, _Entry]] = {}
 
     def beat(self, key: BrokerKey, connection: Hashable, standing: Standing, timeout: float, now: float) -> bool:
         """Take a heartbeat; True if the broker was not alive before.
 
         Epoch and offset only grow while it is alive: a beat may have been overtaken by a later one.
         """
-        entry = self._entries.get(key)
+        entries = self._groups.setdefault(key[:2], {})
+        entry = entries.get(key.id)
         if entry is None:
-            self._entries[key] = _Entry(now, timeout, connection, standing)
+            entries[key.id] = _Entry(now, timeout, connection, standing)
             return True
         newest = max((entry.standing.epoch, entry.standing.max_offset), (standing.epoch, standing.max_offset))
         was_silent = entry.until < now
@@ -60,39 +62,43 @@ class Liveness:
         return was_silent
 
     def is_alive(self, key: BrokerKey, now: float) -> bool:
-        entry = self._entries.get(key)
+        entry = self._groups.get(key[:2], {}).get(key.id)
         return entry is not None and entry.until >= now
 
     def standings(self, cluster: str, name: str, now: float) -> dict[int, Standing]:
         """What the live brokers of a group last said, by id."""
-        return {
-            key.id: entry.standing
-            for key, entry in self._entries.items()
-            if (key.cluster, key.name) == (cluster, name) and entry.until >= now
-        }
+        entries = self._groups.get((cluster, name), {})
+        return {broker_id: entry.standing for broker_id, entry in entries.items() if entry.until >= now}
 
     def connection_closed(self, connection: Hashable) -> list[BrokerKey]:
         """Forget the brokers that beat over it last, and name them."""
-        return self._forget([key for key, entry in self._entries.items() if entry.connection is connection])
+        return self._forget([key for key, entry in self._entries() if entry.connection is connection])
 
     def expire(self, now: float) -> tuple[list[BrokerKey], list[Hashable]]:
         """Forget the brokers whose time-out ended, and name them and their connections."""
-        silent = [key for key, entry in self._entries.items() if entry.until < now]
-        connections = [self._entries[key].connection for key in silent]
-        return self._forget(silent), connections
+        silent = {key: entry.connection for key, entry in self._entries() if entry.until < now}
+        return self._forget([*silent]), [*silent.values()]
 
     def next_end(self) -> float | None:
         """When the next time-out ends; None if nobody is alive."""
-        return min((entry.until for entry in self._entries.values()), default=None)
+        return min((entry.until for _, entry in self._entries()), default=None)
 
     def paused(self, seconds: float) -> None:
         """This process stood still for so long: what brokers sent meanwhile is still unread."""
-        for entry in self._entries.values():
+        for _, entry in self._entries():
             entry.last += seconds
+
+    def _entries(self) -> Iterator[tuple[BrokerKey, _Entry]]:
+        for (cluster, name), entries in self._groups.items():
+            for broker_id, entry in entries.items():
+                yield BrokerKey(cluster, name, broker_id), entry
 
     def _forget(self, keys: list[BrokerKey]) -> list[BrokerKey]:
         for key in keys:
-            del self._entries[key]
+            entries = self._groups[key[:2]]
+            del entries[key.id]
+            if not entries:
+                del self._groups[key[:2]]
         return keys
 
 

@@ -118,6 +118,12 @@ class NamesrvConfig:
         hot=True,
     )
 
+    enable_controller: bool = option(
+        "enableControllerInNamesrv",
+        False,
+        "Set to true to run a controller in the same process, at a port of its own. It reads the same file.",
+    )
+
     @property
     def black_list(self) -> frozenset[str]:
         """Keys that UPDATE_NAMESRV_CONFIG may not change; four of them always."""
@@ -145,7 +151,6 @@ class JavaConfig:
     default_threads: int = option("defaultThreadPoolNums", 16, _NO_THREADS, no_effect=True)
     default_queue: int = option("defaultThreadPoolQueueCapacity", 10000, _NO_THREADS, no_effect=True)
     unregister_queue: int = option("unRegisterBrokerQueueCapacity", 3000, "Brokers unregister at once.", no_effect=True)
-    controller: bool = option("enableControllerInNamesrv", False, "There is no controller yet.", no_effect=True)
     worker_threads: int = option("serverWorkerThreads", 8, _NO_THREADS, no_effect=True)
     callback_threads: int = option("serverCallbackExecutorThreads", 0, _NO_THREADS, no_effect=True)
     selector_threads: int = option("serverSelectorThreads", 3, _NO_THREADS, no_effect=True)

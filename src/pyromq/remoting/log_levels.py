@@ -37,6 +37,7 @@ class LogConfig:
     level: Level = option(KEY, Level.INHERITED, "Log level: debug, info, warning or error.", hot=True)
     broker: Level = option("logLevel.broker", Level.INHERITED, "Log level of the broker.", hot=True)
     namesrv: Level = option("logLevel.namesrv", Level.INHERITED, "Log level of the name server.", hot=True)
+    controller: Level = option("logLevel.controller", Level.INHERITED, "Log level of the controller.", hot=True)
     store: Level = option("logLevel.store", Level.INHERITED, "Log level of the store.", hot=True)
     remoting: Level = option("logLevel.remoting", Level.INHERITED, "Log level of connections.", hot=True)
 

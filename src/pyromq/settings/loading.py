@@ -136,15 +136,19 @@ class Settings:
             for line in properties.dump([(key, value)]).splitlines()
         )
 
-    def notices(self) -> list[str]:
+    def notices(self, *, shared_with: Settings | None = None) -> list[str]:
         """A sentence for each key that no config declares, with the known key it resembles most.
 
-        And one for each setting without effect whose value is not the default.
+        And one for each setting without effect whose value is not the default. A second server in this process may
+        read the same file, and know the keys that this one does not.
         """
         known = {option.key for option, _ in self._values()}
+        if shared_with is not None:
+            known |= {option.key for option, _ in shared_with._values()}
         unknown = [
             f"{assignment.source}: unknown setting {key}" + resembling(key, known)
             for key, assignment in self.unknown.items()
+            if key not in known
         ]
         return unknown + [f"{self.origin(option.key)}: {option.why_no_effect}" for option in self._set_without_effect()]
 

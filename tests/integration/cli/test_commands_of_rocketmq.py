@@ -1,4 +1,4 @@
-"""`mqbroker` and `mqnamesrv`: the servers under RocketMQ's names, with its flags, as processes."""
+"""`mqbroker`, `mqnamesrv` and `mqcontroller`: the servers under RocketMQ's names, with its flags, as processes."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def test_a_name_server_prints_its_settings_and_takes_an_address_that_it_does_not
     assert "kvConfigPath=" in out
 
 
-@pytest.mark.parametrize("name", ["mqbroker", "mqnamesrv"])
-def test_both_serve_until_a_signal_and_need_no_home_of_rocketmq(tmp_path, name):
-    arguments = ["listenPort=0", "bindAddress=127.0.0.1"]
+@pytest.mark.parametrize("name", ["mqbroker", "mqcontroller", "mqnamesrv"])
+def test_all_serve_until_a_signal_and_need_no_home_of_rocketmq(tmp_path, name):
+    arguments = ["listenPort=0", "bindAddress=127.0.0.1", "controllerDLegerPeers=n0-127.0.0.1:0"]
     if name == "mqbroker":
         arguments += [f"storePathRootDir={tmp_path / 'store'}", "mappedFileSizeCommitLog=1m", "drainSeconds=0"]
     with subprocess.Popen(

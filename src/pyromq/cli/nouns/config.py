@@ -28,6 +28,7 @@ app = new_app("Check settings files such as broker.conf.")
 class Server(StrEnum):
     broker = "broker"
     namesrv = "namesrv"
+    controller = "controller"
 
 
 class Level(StrEnum):
@@ -86,7 +87,9 @@ async def validate(
     return Listing.make(Remark, sorted(remarks, key=lambda remark: remark.line or 0), summary=summary)
 
 
-_NAMES = {Server.broker: "broker", Server.namesrv: "name server"}
+# A name server with it also runs a controller, which reads the same file.
+_EMBEDDED = "enableControllerInNamesrv"
+_NAMES = {Server.broker: "broker", Server.namesrv: "name server", Server.controller: "controller"}
 
 
 def _options(server: Server) -> dict[str, Option]:
@@ -94,6 +97,8 @@ def _options(server: Server) -> dict[str, Option]:
 
     if server is Server.broker:
         from pyromq.broker.config import CONFIGS
+    elif server is Server.controller:
+        from pyromq.controller.config import CONFIGS  # type: ignore[assignment]  # as below
     else:
         from pyromq.namesrv.config import CONFIGS  # type: ignore[assignment]  # other classes, the same use
     return {option.key: option for config in CONFIGS for option in options_of(config)}
@@ -101,14 +106,23 @@ def _options(server: Server) -> dict[str, Option]:
 
 def _whose(assignments: list[Assignment]) -> Server:
     keys = {assignment.key for assignment in assignments}
-    broker, namesrv = ({*_options(server)} for server in (Server.broker, Server.namesrv))
-    return Server.namesrv if len(keys & (namesrv - broker)) > len(keys & (broker - namesrv)) else Server.broker
+    if _EMBEDDED in keys:
+        return Server.namesrv
+    known = {server: {*_options(server)} for server in Server}
+
+    def own(server: Server) -> int:
+        elsewhere = set().union(*(known[other] for other in Server if other is not server))
+        return len(keys & (known[server] - elsewhere))
+
+    return max(Server, key=own)
 
 
 def _remarks(assignments: list[Assignment], server: Server) -> Iterator[Remark]:
     from pyromq.settings.loading import resembling
 
     known = _options(server)
+    if server is Server.namesrv and any(assignment.key == _EMBEDDED for assignment in assignments):
+        known = _options(Server.controller) | known
     last = {assignment.key: _line(assignment.source) for assignment in assignments}
     for key, text, source in assignments:
         line = _line(source)
@@ -137,11 +151,16 @@ def _together(file: Path, server: Server) -> Iterator[Remark]:
             check_settings(settings)
             for caution in cautions(settings):
                 yield Remark(None, Level.WARNING, None, caution)
-        else:
-            from pyromq.namesrv import check_settings as check_namesrv_settings
-            from pyromq.namesrv import load_settings as load_namesrv_settings
+            return
+        from pyromq import controller, namesrv
 
-            check_namesrv_settings(load_namesrv_settings(file))
+        with_controller = server is Server.controller
+        if server is Server.namesrv:
+            settings = namesrv.load_settings(file)
+            namesrv.check_settings(settings)
+            with_controller = settings[namesrv.NamesrvConfig].enable_controller
+        if with_controller:
+            controller.check_settings(controller.load_settings(file))
     except ConfigError as exc:
         yield _of_error(exc, file)
 

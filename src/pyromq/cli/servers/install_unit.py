@@ -19,6 +19,7 @@ app = serving.new_app()
 class Server(StrEnum):
     broker = "broker"
     namesrv = "namesrv"
+    controller = "controller"
 
 
 def main(arguments: list[str]) -> int:
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> int:
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def install_unit(
-    server: Annotated[Server, typer.Argument(metavar="SERVER", help="broker or namesrv.")] = Server.broker,
+    server: Annotated[Server, typer.Argument(metavar="SERVER", help="broker, namesrv or controller.")] = Server.broker,
     config_file: Annotated[
         Path | None, typer.Option("-c", "--configFile", help="Properties file to start the server with.")
     ] = None,
@@ -52,7 +53,7 @@ def unit(server: Server, config_file: Path | None, user: str) -> str:
         command += ["-c", str(config_file.absolute())]
     # Characters that mean something to systemd.
     start = shlex.join(command).replace("%", "%%").replace("$", "$$")
-    return _UNIT.format(server="name server" if server is Server.namesrv else "broker", start=start, user=user)
+    return _UNIT.format(server="name server" if server is Server.namesrv else server.value, start=start, user=user)
 
 
 # A broker that recovers a large log takes minutes to be ready; one that drains takes a while to stop.

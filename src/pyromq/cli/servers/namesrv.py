@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq import remoting
+from pyromq import controller, remoting
 from pyromq.errors import ConfigError
-from pyromq.namesrv import NameServer, check_folders, load_settings
+from pyromq.namesrv import NameServer, NamesrvConfig, check_folders, load_settings
 from pyromq.settings import dump
 
 from . import logs, serving
@@ -68,12 +69,12 @@ def namesrv(
     With a verb it manages running name servers: `pyromq namesrv help` lists config and kv.
 
     Settings come from the file, variables PYROMQ_<UPPER_SNAKE>, --set and bare key=value arguments, in this order; the
-    last one wins.
+    last one wins. With enableControllerInNamesrv=true a controller runs beside it.
 
     Example: pyromq namesrv -c namesrv.properties listenPort=9876
     """
     serving.set_up_logs("namesrv", log_level, log_format, log_dir)
-    settings = _settings(config_file, sets or [], properties or [])
+    settings, of_controller = _settings(config_file, sets or [], properties or [])
     if config_file is not None:
         # When only printing settings, stdout is data for another program.
         out = sys.stderr if print_config or print_items else sys.stdout
@@ -83,44 +84,65 @@ def namesrv(
     elif print_items:
         print(dump(settings.items(reveal=False)), end="")
     else:
-        _serve(settings)
+        _serve(settings, of_controller)
 
 
-def _settings(file: Path | None, sets: list[str], arguments: list[str]) -> Settings:
+def _settings(file: Path | None, sets: list[str], arguments: list[str]) -> tuple[Settings, Settings | None]:
+    """The settings of the name server, and of the controller in it, if there shall be one."""
     try:
         settings = load_settings(file, environ=os.environ, sets=sets, arguments=arguments)
+        of_controller = None
+        if settings[NamesrvConfig].enable_controller:
+            of_controller = controller.load_settings(
+                file, environ=os.environ, sets=sets, arguments=arguments, embedded=True
+            )
     except ConfigError as exc:
         raise serving.failure("namesrv", exc, serving.BAD_SETTINGS) from exc
-    serving.log_notices(settings)
-    return settings
+    serving.log_notices(settings, of_controller)
+    return settings, of_controller
 
 
-def _serve(settings: Settings) -> None:
+def _serve(settings: Settings, of_controller: Settings | None) -> None:
     try:
         for warning in check_folders(settings):
             logger.warning("%s", warning)
+        if of_controller is not None:
+            controller.check_folders(of_controller)
     except ConfigError as exc:
         raise serving.failure("namesrv", exc, serving.BAD_SURROUNDINGS) from exc
     try:
-        remoting.run(_run(settings))
+        remoting.run(_run(settings, of_controller))
     except ConfigError as exc:
         raise serving.failure("namesrv", exc, serving.BAD_SETTINGS) from exc
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: Settings, of_controller: Settings | None) -> None:
     name_server = NameServer(settings)
+    beside = controller.Controller(of_controller) if of_controller is not None else None
     systemd = Systemd.of(os.environ)
 
     def listening() -> None:
         line = f"The Name Server boot success. serializeType=JSON, address {name_server.address}"
         print(f"{line}\n{serving.where(name_server.address)}", flush=True)
-        systemd.ready(f"serving at {name_server.address}")
         if not settings.value("rocketmqHome"):
             logger.warning("ROCKETMQ_HOME is not set; RocketMQ's name server needs it, PyroMQ's does not")
 
     def reload() -> None:
         systemd.reloading()
-        name_server.reload()
+        for server in (name_server, beside):
+            if server is not None:
+                server.reload()
         systemd.reloaded()
 
-    await serving.until_stopped(name_server.run(listening), "name server", systemd=systemd, reload=reload)
+    async def serve() -> None:
+        async with contextlib.AsyncExitStack() as life:
+            await life.enter_async_context(name_server)
+            listening()
+            if beside is not None:
+                await life.enter_async_context(beside)
+                print("The ControllerManager boot success. serializeType=JSON")
+                print(serving.where(beside.listens_on), flush=True)
+            systemd.ready(f"serving at {name_server.address}")
+            await serving.first_ended([name_server, *([beside] if beside is not None else [])])
+
+    await serving.until_stopped(serve(), "name server", systemd=systemd, reload=reload)

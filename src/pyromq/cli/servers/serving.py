@@ -19,10 +19,11 @@ from . import logs, stacks
 from .port_holder import holder_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
     from pyromq.errors import PyroMQError
+    from pyromq.remoting.service import Service
     from pyromq.settings import Settings
 
     from .systemd import Systemd
@@ -67,9 +68,12 @@ def where(address: str) -> str:
     return f"Listening on {address}, open to {reach}; nothing is authenticated."
 
 
-def log_notices(settings: Settings) -> None:
-    """Warn once about settings that are odd but no reason to stop."""
-    for notice in settings.notices():
+def log_notices(settings: Settings, second: Settings | None = None) -> None:
+    """Warn once about settings that are odd but no reason to stop; `second` are those of a server beside it."""
+    notices = settings.notices(shared_with=second)
+    if second is not None:
+        notices += second.notices(shared_with=settings)
+    for notice in dict.fromkeys(notices):
         logger.warning("%s", notice)
     if os.environ.get("JAVA_OPT_EXT"):
         logger.info("JAVA_OPT_EXT is set but has no effect: PyroMQ does not run on Java")
@@ -83,6 +87,19 @@ def set_up_logs(
         logs.set_up(level, style, folder, file or name)
     except ConfigError as exc:
         raise failure(name, exc, BAD_USAGE) from exc
+
+
+async def first_ended(services: Sequence[Service]) -> None:
+    """Wait until one of these running services ends, which none should; raises why it did."""
+    endings = [asyncio.create_task(service.ended()) for service in services]
+    try:
+        done, _ = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+        for ended in done:
+            ended.result()
+    finally:
+        for ending in endings:
+            ending.cancel()
+        await asyncio.gather(*endings, return_exceptions=True)
 
 
 async def until_stopped(

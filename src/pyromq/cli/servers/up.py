@@ -5,7 +5,6 @@ Further brokers and slaves are processes of their own.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import tempfile
@@ -15,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq import __version__, broker, namesrv, remoting
+from pyromq import __version__, broker, controller, namesrv, remoting
 from pyromq.broker.config import CONFIGS as BROKER_CONFIGS
 from pyromq.broker.config import BrokerConfig
+from pyromq.controller.config import CONFIGS as CONTROLLER_CONFIGS
+from pyromq.controller.config import PORT as CONTROLLER_PORT
 from pyromq.errors import PyroMQError
 from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
+from pyromq.namesrv.config import NamesrvConfig
 from pyromq.remoting import ServerConfig, join_address, split_address
 from pyromq.remoting.addresses import is_loopback
 from pyromq.settings import Assignment, environment_name, options_of
@@ -157,6 +159,21 @@ class Plan:
         }
         return _with(settings, own)
 
+    def controller(self) -> Settings | None:
+        """The settings of the controller beside the name server; None without `enableControllerInNamesrv`."""
+        if not self.name_server()[NamesrvConfig].enable_controller:
+            return None
+        folder = self.data / "controller"
+        settings = controller.load_settings(environ=_environ(), arguments=_known_to(CONTROLLER_CONFIGS, self.arguments))
+        own = {
+            "bindAddress": self.listen,
+            # Where the system chooses the name server's port, it chooses this one, too.
+            "controllerDLegerPeers": f"n0-{join_address(self.host, CONTROLLER_PORT if self.namesrv_port else 0)}",
+            "controllerStorePath": str(folder),
+            "configStorePath": str(folder / "controller.properties"),
+        }
+        return _with(settings, own)
+
     def broker(self, number: int, namesrv_port: int, first_port: int, slave: int = 0) -> Settings:
         """The settings of a broker or of one of its slaves; the first broker has number 0 and `first_port`.
 
@@ -164,7 +181,7 @@ class Plan:
         """
         folder = (self.data / self._name(number, slave)).absolute()
         file = folder / "config" / "broker.properties"
-        foreign = _only_of_name_server(self.arguments)
+        foreign = _not_of_broker(self.arguments)
         settings = broker.load_settings(
             file if file.exists() else None,
             environ=_environ(),
@@ -238,9 +255,10 @@ def _known_to(configs: Iterable[type], pairs: Iterable[str]) -> list[str]:
     return [pair for pair in pairs if pair.partition("=")[0].strip() in known and not pair.startswith("listenPort=")]
 
 
-def _only_of_name_server(pairs: Iterable[str]) -> list[str]:
+def _not_of_broker(pairs: Iterable[str]) -> list[str]:
+    """The settings that only the name server or the controller knows."""
     shared = _known_to(BROKER_CONFIGS, pairs)
-    return [pair for pair in _known_to(NAMESRV_CONFIGS, pairs) if pair not in shared]
+    return [pair for pair in _known_to((*NAMESRV_CONFIGS, *CONTROLLER_CONFIGS), pairs) if pair not in shared]
 
 
 async def _run(plan: Plan, log: list[str]) -> None:
@@ -272,6 +290,10 @@ async def _serve(plan: Plan, log: list[str], services: list[Service], systemd: S
         of_name_server = plan.name_server()
         namesrv.check_folders(of_name_server)
         name_server = await life.enter_async_context(namesrv.NameServer(of_name_server))
+        of_controller = plan.controller()
+        if of_controller is not None:
+            controller.check_folders(of_controller)
+            services.append(await life.enter_async_context(controller.Controller(of_controller)))
         # Slaves end after their masters, which send them the rest first.
         of_slaves = await life.enter_async_context(contextlib.AsyncExitStack())
         settings = plan.broker(0, name_server.port, plan.broker_port)
@@ -287,15 +309,7 @@ async def _serve(plan: Plan, log: list[str], services: list[Service], systemd: S
             services.append(await of_slaves.enter_async_context(fleet))
         print(_ready(plan, name_server.port, first), flush=True)
         systemd.ready(f"serving at {first.address}")
-        endings = [asyncio.create_task(service.ended()) for service in services]
-        life.push_async_callback(_cancel, endings)
-        await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
-
-
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+        await serving.first_ended(services)
 
 
 def _ready(plan: Plan, namesrv_port: int, first: broker.Broker) -> str:

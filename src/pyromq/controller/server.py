@@ -1,0 +1,206 @@
+"""The controller: decisions, processors, timers and the network, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyromq.errors import ConfigError
+from pyromq.protocol.codes import RequestCode
+from pyromq.remoting import (
+    CloseReason,
+    Connection,
+    RemotingClient,
+    RemotingServer,
+    ServerConfig,
+    TlsConfig,
+    body_limits,
+)
+from pyromq.remoting.live_settings import SettingsProcessors
+from pyromq.remoting.log_levels import LogConfig, apply_log_levels
+from pyromq.remoting.service import Service
+from pyromq.settings.files import why_not_writable
+from pyromq.settings.saved_file import SavedFile
+
+from .config import ControllerConfig, LiveSettings, Store, check_settings, controllers
+from .decisions import Peer, Turns
+from .elections import Elections
+from .journal import Journal
+from .liveness import Liveness
+from .notices import RoleNotices
+from .processors import BrokerProcessors, GroupProcessors
+from .requests import RULES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Hashable
+
+    from pyromq.remoting import Processor
+    from pyromq.settings import Settings
+
+    from .decisions import Decisions
+    from .replicas import Group
+
+logger = logging.getLogger(__name__)
+
+
+class Controller(Service):
+    """A controller, to run or to embed.
+
+        async with Controller(load_settings(sets=["controllerDLegerPeers=n0-127.0.0.1:0"])) as controller:
+            print(controller.address)
+
+    Who is alive is known from heartbeats only; all else was decided, and survives a restart.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises ConfigError for settings that no controller can have."""
+        check_settings(settings)
+        self._settings = LiveSettings(settings)
+        self._clock = clock
+        self._me, _ = controllers(settings)
+        self._liveness = Liveness()
+        self._server: RemotingServer | None = None
+        self._elections: Elections | None = None
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, even if the system chose it."""
+        assert self._server is not None, "the controller is not running"
+        return self._server.port
+
+    @property
+    def address(self) -> str:
+        """The address that it gives to brokers."""
+        return self._me.address
+
+    @property
+    def listens_on(self) -> str:
+        assert self._server is not None, "the controller is not running"
+        return self._server.address
+
+    def reload(self) -> None:
+        """Reload the certificate and log levels. If they are unusable, log it and keep the old ones."""
+        try:
+            self._settings.reload_log_levels()
+            if self._server is not None:
+                self._server.reload_tls()
+        except ConfigError as exc:
+            logger.error("not reloaded: %s", exc)
+        else:
+            logger.info("certificate and log levels reloaded")
+
+    async def run(self, listening: Callable[[], None] | None = None) -> None:
+        """Serve until cancelled; every task starts and ends in here. Calls `listening` once brokers can connect.
+
+        ConfigError if the port is taken, the journal cannot be trusted or a certificate is unusable.
+        """
+        settings = self._settings.settings
+        tls = settings[TlsConfig]
+        apply_log_levels(settings[LogConfig])
+        host, _, port = self._me.address.rpartition(":")
+        config = dataclasses.replace(settings[ServerConfig], listen_port=int(port))
+        limits = body_limits(RULES, max_list=config.max_request_body, max_frame=config.max_frame)
+        processors: dict[int, Processor] = {}
+        server = RemotingServer(config, processors, listener=self, tls=tls, body_limit=limits)
+        server.bind()
+        try:
+            self._server = server
+            self._me = Peer(self._me.id, f"{host}:{server.port}")
+            decisions = self._decisions()
+            async with RemotingClient(tls=tls) as client, _kept(decisions) as keeping:
+                notices = RoleNotices(client, self._settings)
+                turns = Turns(decisions)
+                elections = Elections(
+                    decisions, turns, self._liveness, self._settings, clock=self._clock, elected=self._tell(notices)
+                )
+                elections.started()
+                decisions.led = elections.look_now
+                processors |= self._processors(decisions, turns, elections)
+                server.listen()
+                try:
+                    async with asyncio.TaskGroup() as tasks:
+                        self._elections = elections
+                        tasks.create_task(elections.run(_close), name="elections")
+                        tasks.create_task(notices.run(), name="tell brokers")
+                        tasks.create_task(_ended(keeping), name="decisions")
+                        if listening is not None:
+                            listening()
+                finally:
+                    # The connections that end now say nothing about brokers.
+                    self._elections = None
+        finally:
+            await server.close()
+
+    def _decisions(self) -> Decisions:
+        config = self._settings.config
+        if config.store is Store.ETCD:
+            source = self._settings.settings.origin("controllerStore")
+            raise ConfigError("controllerStore=etcd is not available yet", source)
+        return Journal(Path(config.store_path), self._me)
+
+    def _processors(self, decisions: Decisions, turns: Turns, elections: Elections) -> dict[int, Processor]:
+        own = SettingsProcessors(
+            self._settings, SavedFile(Path(self._settings.config.config_store_path)), elections.look_now
+        )
+        return {
+            **BrokerProcessors(decisions, self._liveness, self._settings, self._clock).table(),
+            **GroupProcessors(decisions, turns, elections, self._settings).table(),
+            RequestCode.UPDATE_CONTROLLER_CONFIG: own.update,
+            RequestCode.GET_CONTROLLER_CONFIG: own.get,
+        }
+
+    def _tell(self, notices: RoleNotices) -> Callable[[Group], None]:
+        def tell(group: Group) -> None:
+            notices.post(group, self._liveness.standings(group.cluster, group.name, self._clock()))
+
+        return tell
+
+    # Events of connections
+
+    def connected(self, connection: Connection) -> None:
+        """Nothing to do until a broker beats over it."""
+
+    def closed(self, connection: Connection, reason: CloseReason) -> None:
+        if self._elections is not None:
+            self._elections.inactive(self._liveness.connection_closed(connection), f"connection {reason.value}")
+
+
+@contextlib.asynccontextmanager
+async def _kept(decisions: Decisions) -> AsyncIterator[asyncio.Task[None]]:
+    """Run where decisions are kept, from the moment that they are known; raises why if they cannot be."""
+    ready = asyncio.Event()
+    keeping = asyncio.create_task(decisions.run(ready.set), name="decisions")
+    known = asyncio.create_task(ready.wait())
+    try:
+        await asyncio.wait((keeping, known), return_when=asyncio.FIRST_COMPLETED)
+        if keeping.done():
+            await keeping
+        yield keeping
+    finally:
+        for task in (keeping, known):
+            task.cancel()
+        await asyncio.wait((keeping, known))
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.shield(task)
+
+
+def _close(connection: Hashable) -> None:
+    assert isinstance(connection, Connection)
+    connection.close()
+
+
+def check_folders(settings: Settings) -> None:
+    """Check that the journal can be written: ConfigError if it cannot, since no decision would ever be made."""
+    folder = Path(settings[ControllerConfig].store_path)
+    problem = why_not_writable(folder)
+    if problem is not None:
+        raise ConfigError(
+            f"controllerStorePath {folder} cannot be written: {problem}", settings.origin("controllerStorePath")
+        )
