@@ -27,6 +27,7 @@ CONSUMED_WITHIN = 60.0
 CLUSTER = "interop"
 
 NAMESRV_MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
+CONTROLLER_MAIN = "org.apache.rocketmq.controller.ControllerStartup"
 BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
 ADMIN_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 

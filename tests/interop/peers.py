@@ -1,4 +1,4 @@
-"""A name server as a process of its own, ours or Apache's, started the same way.
+"""A name server or a controller as a process of its own, ours or Apache's, started the same way.
 
     with NameServer("apache-5.5.0", folder, jvm=heap("1g")) as peer:
         drive(peer.address), resident(peer.pid)
@@ -12,8 +12,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Self
 
-from tests.interop import apache
-from tests.interop.process import Process, free_port
+from tests.interop import apache, wire
+from tests.interop.process import Process, free_port, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,3 +92,60 @@ class NameServer:
 
     def kill(self) -> None:
         self.process.kill()
+
+
+class Controller:
+    """A controller on loopback: `make` is "ours" or "apache-5.5.0". Port and files outlive a restart."""
+
+    def __init__(self, make: str, home: Path, **settings: object) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.make = make
+        self.port = free_port()
+        self._home = home
+        self._process: Process | None = None
+        self._starts = 0
+        config = {
+            "controllerDLegerGroup": "group1",
+            "controllerDLegerPeers": f"n0-127.0.0.1:{self.port}",
+            "controllerDLegerSelfId": "n0",
+            "controllerStorePath": home / "store",
+            "mappedFileSize": 16 << 20,
+            **settings,
+        }
+        file = home / "controller.conf"
+        file.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+        if make == OURS:
+            self._command = [sys.executable, "-m", "pyromq.cli.main", "controller", "-c", str(file)]
+            inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PYROMQ_", "ROCKETMQ"))}
+            self._environment = inherited | {"HOME": str(home)}
+        else:
+            start = apache.java(make.removeprefix("apache-"), home, apache.SMALL_SERVER)
+            self._command = [*start, apache.CONTROLLER_MAIN, "-c", str(file)]
+            self._environment = apache.environment(home)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.process.stop()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, "the controller was not started"
+        return self._process
+
+    def start(self) -> Self:
+        """Start it and wait until it leads."""
+        self._starts += 1
+        log = self._home / f"controller-{self._starts}.out"
+        self._process = Process(f"controller {self.make}", self._command, log=log, env=self._environment)
+        self._process.wait_for("boot success", BOOT_SECONDS)
+        wait_until(self._leads, BOOT_SECONDS, "the controller leads")
+        return self
+
+    def _leads(self) -> bool:
+        return wire.ask(self.address, 1005).ext.get("isLeader") == "true"
