@@ -85,6 +85,9 @@ class Appends:
                 return
         began, log_end = time.perf_counter(), self._store.log.end
         try:
+            refusal = self._gate.refusal()
+            if refusal is not None:
+                raise StoreNotWritable(refusal)
             results = self._store.put(units)
         except StoreNotWritable as exc:
             refused = PutResult(PutStatus.SERVICE_NOT_AVAILABLE, error=str(exc))

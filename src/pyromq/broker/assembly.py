@@ -27,6 +27,7 @@ from .clients.requests import ClientProcessors, LockProcessors
 from .config import store_config
 from .context import Context, Tables
 from .durability import DurabilityGate
+from .failover.assembly import GroupReplication
 from .fast_failure import FastFailure
 from .filters.bitmaps import FilterBits
 from .filters.consumer_filters import Filters
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
     from .config import LiveConfig
+    from .failover.member import Member
 
 _MAINTAIN = 0.1
 _SAMPLE = 1.0
@@ -85,6 +87,9 @@ class Parts:
 
     `address` is what clients are told, `ha_address` what slaves are, `store_host` the bytes that stand for it in every
     message. `clock` gives epoch milliseconds, `monotonic` those that leases are measured by.
+
+    In a group that fails over, a `member` knows its role, and each role has parts of its own: what clients said, and
+    what was counted, goes over from those of the `earlier` role; everything else is loaded as after a start.
     """
 
     def __init__(
@@ -98,26 +103,37 @@ class Parts:
         address: str,
         ha_address: str,
         store_host: bytes,
+        member: Member | None = None,
+        earlier: Parts | None = None,
     ) -> None:
         self._live = live
         self._store = store
         self._clock = clock
 
         # What is below the processors.
-        self.notices = RebalanceNotices(live)
-        tables = self.tables = Tables(
+        self.notices: RebalanceNotices = RebalanceNotices(live) if earlier is None else earlier.notices
+        tables: Tables = Tables(
             topics=TopicTable(live, clock),
             groups=GroupTable(live, clock),
             offsets=ConsumerOffsets(),
             filters=Filters(live, clock),
-            clients=Clients(self.notices.post),
+            clients=Clients(self.notices.post) if earlier is None else earlier.tables.clients,
         )
+        self.tables: Tables = tables
         requests = RegistrationRequests(live, tables.topics, address=address, ha_address=ha_address)
         self.registration = Registration(client, live, requests, tables.topics.set_order_topics)
         self.state = BrokerState(store.root, live, tables.topics, tables.groups, tables.offsets, store.disk)
         self._ha_address = ha_address
         self._is_slave = live.config.is_slave
-        replication = self.replication = PlainReplication(live, store, client, self._master_addresses, self._arrived)
+        replication = self.replication = (
+            PlainReplication(live, store, client, self._master_addresses, self._arrived)
+            if member is None
+            else GroupReplication(member, live, store, client, self.registration, self._arrived)
+        )
+        # Whether name servers are told: they must not send clients to a broker that has no role.
+        self.is_registered = member is None or member.has_role
+        self._is_over = self._is_closed = False
+        self._member = member
         self.gate = DurabilityGate(
             store,
             self.state,
@@ -127,10 +143,13 @@ class Parts:
             copies=replication.copies,
             permit=replication.permit,
         )
-        stats = Statistics(clock())
+        stats: Statistics = Statistics(clock())
+        if earlier is not None:
+            stats = earlier.context.stats
+            stats.take_sources()
         self._appends = Appends(store, self.gate, self._arrived, stats.throughput, replication.appended)
         self.fast_failure = FastFailure(live, lambda: self.gate.waiting)
-        context = self.context = Context(
+        self.context: Context = Context(
             live=live,
             clock=clock,
             monotonic=monotonic,
@@ -141,6 +160,7 @@ class Parts:
             address=address,
             store_host=store_host,
         )
+        context = self.context
         if store.config.consume_queue_ext:
             store.bitmaps = FilterBits(tables.filters, live).of_topic
 
@@ -192,7 +212,7 @@ class Parts:
         table = self._table(parking)
         self.processors: Mapping[int, Processor] = table | self._resets.before(table)
         if self._is_slave:
-            self.processors = {**self.processors, **refused_by_slaves()}
+            self.processors = {**self.processors, **refused_by_slaves(), **replication.passed_on()}
 
         # Who hears of what.
         tables.clients.emptied = tables.filters.unregister
@@ -252,6 +272,8 @@ class Parts:
         It may take a while, and be done in a thread; `rediscover` comes after it, on the event loop.
         """
         self.state.load()
+        if self._member is not None and self._member.is_master and self._member.role is not None:
+            self.tables.topics.begin_epoch(self._member.role.epoch)
         self.halves.load()
         if self._live.config.timer_wheel and not self._is_slave:
             self.timer_upkeep.load()
@@ -298,6 +320,8 @@ class Parts:
         return (None if ha_address == self._ha_address else ha_address), registration.master_address or None
 
     def _master_for_clients(self) -> str | None:
+        if self._member is not None:
+            return None if self._member.role is None else self._member.role.master_address
         address = self.registration.master_address or None
         return None if address == self.context.address else address
 
@@ -347,6 +371,14 @@ class Parts:
         self.pulls.stop()
         self._pops.stop()
 
+    def depose(self) -> None:
+        """End this role: whatever was not promised is refused from now on, and nothing more is written."""
+        self._is_over = True
+        self._store.read_only = "this broker is changing its role"
+        self._appends.flush()
+        self.gate.give_up("this broker is no longer master")
+        self.stop_waiting()
+
     async def finish(self, timeout: float) -> None:
         """Store what has arrived and answer all who wait: pulls at once, senders when their messages are on disk.
 
@@ -359,9 +391,16 @@ class Parts:
 
     async def close(self) -> None:
         """Keep all that is known for the next start. Everything has come to an end before this."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._appends.flush()
         await self.gate.close()
         self.replication.close()
+        if self._is_over:
+            # What this broker did last may never have happened: it is known once there is a new master.
+            await self.state.close()
+            return
         if self._live.config.timer_wheel and not self._is_slave:
             await self.timer_upkeep.close()
         flushed = asyncio.wrap_future(self._store.flushed())

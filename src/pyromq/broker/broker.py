@@ -8,7 +8,7 @@ import ipaddress
 import logging
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyromq.errors import ConfigError, LocalProtocolError, StoreError
 from pyromq.protocol.ids import encode_host
@@ -20,17 +20,21 @@ from pyromq.store import MessageStore
 
 from .assembly import Parts
 from .config import BrokerConfig, BrokerServerConfig, LiveConfig, cautions, check_settings, store_config
+from .failover.config import FailoverConfig
+from .failover.member import Member
 from .ports import Ports
 from .send import message_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from pyromq.remoting import CloseReason, Connection
     from pyromq.settings import Settings
     from pyromq.store.disk import Disk
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Seconds to tell the name servers that the broker is leaving, before it answers held pulls.
 _HEARD = 0.5
@@ -116,48 +120,117 @@ class Broker(Service):
                     lambda: message_limit(store.config.max_message_size),
                 )
                 self._ports = await life.enter_async_context(ports)
-                parts = Parts(
-                    self._live,
-                    store,
-                    client,
-                    _now,
-                    _monotonic,
-                    address=self.address,
-                    ha_address=join_address(config.broker_ip2, ports.ha_port),
-                    store_host=encode_host(ip, ports.port),
-                )
-                await _in_thread(parts.load)
-                parts.rediscover()
-                self._parts = parts
-                ports.serve(parts.processors, parts.fast_failure)
-                ports.serve_slaves(parts.replication.slave_connected)
-                # Not before everything is ready: a failed start must never have taken a connection.
-                ports.listen()
-                self._say_where(ports)
-                await self._serve(parts, ports, listening)
+
+                def assembled(member: Member | None) -> Parts:
+                    return Parts(
+                        self._live,
+                        store,
+                        client,
+                        _now,
+                        _monotonic,
+                        address=self.address,
+                        ha_address=join_address(config.broker_ip2, ports.ha_port),
+                        store_host=encode_host(ip, ports.port),
+                        member=member,
+                        earlier=self._parts,
+                    )
+
+                if settings[FailoverConfig].enabled:
+                    member = Member(self._live, store, client, address=self.address)
+                    await self._serve_in_group(assembled, member, ports, listening)
+                else:
+                    await self._begin(assembled(None), ports)
+                    await self._serve(self._begun, ports, listening)
         except asyncio.CancelledError:
             if store.flusher.error is not None:
                 # The broker was stopped and served reads until then, but this is not a clean exit.
                 raise StoreError(f"a flush of {store.root} failed: {store.flusher.error}") from store.flusher.error
             raise
 
-    async def _serve(self, parts: Parts, ports: Ports, listening: Callable[[], None] | None) -> None:
+    @property
+    def _begun(self) -> Parts:
+        assert self._parts is not None, "the broker is not running"
+        return self._parts
+
+    async def _begin(self, parts: Parts, ports: Ports) -> None:
+        """Let `parts` serve, which continue what earlier ones left."""
+        await _in_thread(parts.load)
+        parts.rediscover()
+        is_first = self._parts is None
+        self._parts = parts
+        ports.serve_slaves(parts.replication.slave_connected)
+        ports.serve(parts.processors, parts.fast_failure)
+        if is_first:
+            # Not before everything is ready: a failed start must never have taken a connection.
+            ports.listen()
+            self._say_where(ports)
+
+    async def _serve_in_group(
+        self,
+        assembled: Callable[[Member | None], Parts],
+        member: Member,
+        ports: Ports,
+        listening: Callable[[], None] | None,
+    ) -> None:
+        """Serve in whichever role the controllers give this broker, one after the other."""
+
+        async def paused(work: Callable[[], T]) -> T:
+            ports.hold()
+            try:
+                return await _finished(work)
+            finally:
+                ports.serve(self._begun.processors, self._begun.fast_failure)
+
+        member.paused = paused
+        await _in_thread(member.load)
+        async with asyncio.TaskGroup() as tasks:
+            keeping: asyncio.Task[None] | None = None
+            try:
+                while True:
+                    over = member.begin_role()
+                    await _in_thread(member.prepare)
+                    await self._begin(assembled(member), ports)
+                    if keeping is None:
+                        keeping = tasks.create_task(member.run(), name="keep a role")
+                    await self._serve(self._begun, ports, listening, over)
+                    listening = None
+                    ports.hold()
+                    await self._begun.close()
+            finally:
+                if keeping is not None:
+                    keeping.cancel()
+
+    async def _serve(
+        self,
+        parts: Parts,
+        ports: Ports,
+        listening: Callable[[], None] | None,
+        over: asyncio.Event | None = None,
+    ) -> None:
+        """Serve until cancelled, and then leave in order; or until the time of these parts is `over`."""
+        over = over or asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             services = [tasks.create_task(service, name=name) for name, service in parts.services()]
             registering: asyncio.Task[None] | None = None
             try:
-                await parts.registration.start()
-                registering = tasks.create_task(parts.registration.run(), name="register")
+                if parts.is_registered:
+                    await _unless(over, parts.registration.start())
+                    registering = tasks.create_task(parts.registration.run(), name="register")
                 if listening is not None:
                     listening()
-                await asyncio.Event().wait()
+                await over.wait()
             finally:
-                # The services run until the last client has gone, unless one of them failed.
-                drain = 0 if any(task.done() for task in services) else self._live.config.drain_seconds
-                # In its own task: this one is being cancelled, and timeouts do not work in a cancelled task.
-                await asyncio.create_task(self._leave(parts, ports, registering, drain), name="leave")
-                for service in services:
-                    service.cancel()
+                if over.is_set():
+                    parts.depose()
+                    tasks_to_end = [*services, *filter(None, [registering])]
+                else:
+                    # The services run until the last client has gone, unless one of them failed.
+                    drain = 0 if any(task.done() for task in services) else self._live.config.drain_seconds
+                    # In its own task: this one is being cancelled, and timeouts do not work in a cancelled task.
+                    await asyncio.create_task(self._leave(parts, ports, registering, drain), name="leave")
+                    tasks_to_end = services
+                for task in tasks_to_end:
+                    task.cancel()
 
     async def _leave(self, parts: Parts, ports: Ports, registering: asyncio.Task[None] | None, drain: float) -> None:
         """Tell the name servers, serve clients that have not noticed, then refuse new and finish open requests."""
@@ -203,6 +276,28 @@ class Broker(Service):
         if self._parts is not None:
             self._parts.tables.clients.closed(connection)
         self._connection_closed.set()
+
+
+async def _unless(over: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+    """Do `work`, or leave it when something is over."""
+    waiting = asyncio.create_task(over.wait())
+    working = asyncio.create_task(work)
+    try:
+        await asyncio.wait([waiting, working], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        working.cancel()
+        await asyncio.gather(waiting, working, return_exceptions=True)
+
+
+async def _finished(work: Callable[[], T]) -> T:
+    """Do `work` in a thread; if this is cancelled, it ends when that has ended."""
+    working = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        raise
 
 
 async def _in_thread(work: Callable[[], None], undo: Callable[[], None] | None = None) -> None:

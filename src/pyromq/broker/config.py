@@ -27,6 +27,7 @@ from pyromq.settings.live import changed_by_request, log_change
 from pyromq.store.config import StoreConfig
 from pyromq.store.tags import parse_delay_levels
 
+from .failover.config import FailoverConfig
 from .replication.config import ReplicationConfig
 from .unused_config import JavaConfig, LaterConfig
 
@@ -76,7 +77,9 @@ class BrokerConfig:
         computed(str, _host_name),
         "Name of the replica set; there is also a topic of that name. Each master needs its own.",
     )
-    broker_id: int = option("brokerId", 0, "0 for a master, above that for its slaves.", min=0)
+    broker_id: int = option(
+        "brokerId", 0, "0 for a master, above that for its slaves. Controllers give ids themselves.", min=-1
+    )
     broker_role: BrokerRole = option(
         "brokerRole",
         BrokerRole.ASYNC_MASTER,
@@ -506,6 +509,7 @@ CONFIGS = (
     TlsConfig,
     LogConfig,
     ReplicationConfig,
+    FailoverConfig,
     LaterConfig,
     JavaConfig,
 )
@@ -545,7 +549,7 @@ def load_settings(
     if file is not None and (chosen == "default" or chosen.startswith(f"{file}:")):
         changes.append(Assignment("brokerConfigPath", str(file), "-c"))
     config = settings[BrokerConfig]
-    if not config.is_slave and config.broker_id:
+    if not config.is_slave and config.broker_id and not settings[FailoverConfig].enabled:
         changes.append(Assignment("brokerId", "0", f"brokerRole {config.broker_role.value}"))
     return with_tls_file(settings.updated(changes).settings)
 
@@ -560,18 +564,16 @@ def check_settings(settings: Settings) -> None:
         split_addresses(config.namesrv_addr)
     except ValueError as exc:
         raise ConfigError(f"namesrvAddr: {exc}", settings.origin("namesrvAddr")) from exc
-    if config.is_slave and config.broker_id <= 0:
+    ha_config, failover = settings[ReplicationConfig], settings[FailoverConfig]
+    if ha_config.dledger:
+        raise ConfigError(
+            "enableDLegerCommitLog is not available: enableControllerMode with controllerAddr fails over as well",
+            settings.origin("enableDLegerCommitLog"),
+        )
+    if failover.enabled:
+        _check_failover(settings, failover)
+    elif config.is_slave and config.broker_id <= 0:
         raise ConfigError("brokerRole SLAVE needs a brokerId above 0", settings.origin("brokerRole"))
-    ha_config = settings[ReplicationConfig]
-    for key, is_set in (
-        ("enableDLegerCommitLog", ha_config.dledger),
-        ("enableControllerMode", ha_config.controller_mode),
-    ):
-        if is_set:
-            raise ConfigError(
-                f"{key} is not available: use brokerRole SYNC_MASTER with a SLAVE for a second copy",
-                settings.origin(key),
-            )
     if ha_config.master_address:
         try:
             split_address(ha_config.master_address)
@@ -589,6 +591,19 @@ def check_settings(settings: Settings) -> None:
         parse_delay_levels(store_config.delay_levels)
     except ConfigError as exc:
         raise ConfigError(exc.reason, settings.origin("messageDelayLevel")) from exc
+
+
+def _check_failover(settings: Settings, failover: FailoverConfig) -> None:
+    try:
+        addresses = split_addresses(failover.controllers)
+    except ValueError as exc:
+        raise ConfigError(f"controllerAddr: {exc}", settings.origin("controllerAddr")) from exc
+    if not addresses:
+        raise ConfigError("enableControllerMode needs controllerAddr", settings.origin("enableControllerMode"))
+    config = settings[BrokerConfig]
+    for key, name in (("brokerClusterName", config.cluster_name), ("brokerName", config.broker_name)):
+        if "#" in name:
+            raise ConfigError(f"{key} must not contain # when controllers give out ids", settings.origin(key))
 
 
 def store_config(settings: Settings) -> StoreConfig:
@@ -624,6 +639,8 @@ class LiveConfig:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.config = settings[BrokerConfig]
+        # What controllers have made of this broker; None if they have no say.
+        self._role: tuple[BrokerRole, int] | None = None
         self.version = DataVersion()
         # Fixed at the start, so that nobody can empty the list first and change the rest then.
         self._black_list = self.config.black_list
@@ -633,6 +650,19 @@ class LiveConfig:
         """Settings made in code; those of a kind that is not given are the defaults."""
         given = {type(config) for config in configs}
         return cls(Settings.of(*configs, *(kind() for kind in CONFIGS if kind not in given)))
+
+    def take_role(self, role: BrokerRole, broker_id: int) -> None:
+        """Be a master or a slave from now on, whatever the settings say."""
+        self._role = role, broker_id
+        self._set(self.settings)
+
+    def _set(self, settings: Settings) -> None:
+        if self._role is not None:
+            role, broker_id = self._role
+            config = replace(settings[BrokerConfig], broker_role=role, broker_id=broker_id)
+            settings = settings.with_config(config)
+        self.settings = settings
+        self.config = settings[BrokerConfig]
 
     def reload_log_levels(self) -> None:
         """Take over the levels that the file of the settings names now. ConfigError if it is malformed."""
@@ -657,7 +687,6 @@ class LiveConfig:
         """Let a planned change, the first since it was planned, take effect. `now` is epoch milliseconds."""
         if any(key.startswith(LOG_LEVEL) for key in update.changed):
             apply_log_levels(update.settings[LogConfig], self.settings[LogConfig])
-        self.settings = update.settings
-        self.config = update.settings[BrokerConfig]
+        self._set(update.settings)
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now)
         log_change(update, peer)

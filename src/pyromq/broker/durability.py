@@ -62,8 +62,9 @@ class Permit(Protocol):
     def is_valid(self) -> bool: ...
 
     @property
-    def why(self) -> str:
-        """Why it is not valid."""
+    def why(self) -> str | None:
+        """Why it is not valid; None if it is."""
+        ...
 
 
 class Copies(Protocol):
@@ -136,6 +137,10 @@ class DurabilityGate:
 
     # Messages
 
+    def refusal(self) -> str | None:
+        """Why no message is to be stored at present; None if nothing keeps this broker from it."""
+        return None if self._permit is None or self._permit.is_valid() else self._permit.why
+
     def too_few_copies(self) -> str | None:
         """Why messages whose senders wait are not to be stored at present; None if they are."""
         return None if self._copies is None else self._copies.too_few()
@@ -161,7 +166,11 @@ class DurabilityGate:
     def _refused(self, result: PutResult) -> PutResult:
         """It is stored, but another broker may be master by now, and then it will be cut off."""
         assert self._permit is not None
-        return result.with_status(PutStatus.SERVICE_NOT_AVAILABLE, self._permit.why) if result.status is _OK else result
+        return (
+            result.with_status(PutStatus.SERVICE_NOT_AVAILABLE, self._permit.why or "")
+            if result.status is _OK
+            else result
+        )
 
     def _hold(self, turn: _Turn) -> None:
         self._turns.add(turn)
@@ -226,7 +235,7 @@ class DurabilityGate:
         self._turns.discard(turn)
         self.waiting -= len(turn.senders)
         if self._permit is not None and turn.status is _OK and not self._permit.is_valid():
-            turn.status, turn.reason = PutStatus.SERVICE_NOT_AVAILABLE, self._permit.why
+            turn.status, turn.reason = PutStatus.SERVICE_NOT_AVAILABLE, self._permit.why or ""
         for tell, results in turn.senders:
             if turn.status is _OK:
                 tell(results)

@@ -35,6 +35,7 @@ _REFRESH = 120.0
 _GATHER = 0.01
 _LEAVE_TIMEOUT = 3.0
 _FIRST_RETRY = 1.0
+_HURRY = 1.0
 
 
 class Registration:
@@ -59,6 +60,7 @@ class Registration:
         self._look_again = asyncio.Event()
         # For a slave: the master's address for clients, and its address for slaves.
         self.master_address: str | None = None
+        self._hurried_at = 0.0
         self.master_ha_address: str | None = None
 
     @property
@@ -108,6 +110,14 @@ class Registration:
         """Topics have changed: tell all name servers everything soon, without waiting."""
         for link in self._links.values():
             link.announce()
+
+    def hurry(self) -> None:
+        """Register again soon, for the sake of the answer: a slave looks for its master. Once a second is enough."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._hurried_at + _HURRY:
+            self._hurried_at = now
+            for link in self._links.values():
+                link.hurry()
 
     async def unregister(self) -> None:
         """Unregister everywhere. `run` must have ended, or it would register again."""

@@ -85,4 +85,6 @@ RULES: dict[int, Rule] = {
     Code.SET_MESSAGE_REQUEST_MODE: Rule(),
     Code.GET_ALL_MESSAGE_REQUEST_MODE: Rule(),
     Code.GET_BROKER_HA_STATUS: Rule(),
+    Code.GET_BROKER_EPOCH_CACHE: Rule(),
+    Code.NOTIFY_BROKER_ROLE_CHANGED: Rule(),
 }

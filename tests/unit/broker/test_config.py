@@ -99,8 +99,10 @@ def test_a_malformed_value_is_named_with_file_and_line(file):
     [
         (["namesrvAddr=localhost"], "is not an address of the form host:port"),
         (["brokerRole=SLAVE", "brokerId=0"], "needs a brokerId above 0"),
-        (["enableDLegerCommitLog=true"], "use brokerRole SYNC_MASTER with a SLAVE for a second copy"),
-        (["enableControllerMode=true"], "enableControllerMode is not available"),
+        (["enableDLegerCommitLog=true"], "enableControllerMode with controllerAddr fails over as well"),
+        (["enableControllerMode=true"], "enableControllerMode needs controllerAddr"),
+        (["enableControllerMode=true", "controllerAddr=nowhere"], "controllerAddr: .*nowhere"),
+        (["enableControllerMode=true", "controllerAddr=a:1", "brokerName=a#b"], "brokerName must not contain #"),
         (["brokerRole=SLAVE", "brokerId=1", "haMasterAddress=nowhere"], "haMasterAddress: .*nowhere"),
         (["aclEnable=true"], "aclEnable is not available yet"),
         (["messageDelayLevel=1s soon"], "'soon' is not a time"),

@@ -33,7 +33,7 @@ class FailoverConfig:
         "syncControllerMetadataPeriod", 10_000, "How often the broker asks which controller leads.", min=1
     )
     check_interval: int = option(
-        "checkSyncStateSetPeriod", 5000, "How often a master looks for slaves that have fallen behind.", min=1
+        "checkSyncStateSetPeriod", 1000, "How often a master looks for slaves that have fallen behind.", min=1
     )
     heartbeat_timeout: int = option(
         "controllerHeartBeatTimeoutMills",

@@ -41,7 +41,6 @@ _JOINING = 1.0
 _JOIN_AGAIN = 10.0
 # A request whose answer was lost is not under way any more after this.
 _LOST = 10.0
-_LOOK = 1.0
 _RETRY = 1.0
 # The controllers look at the members only after they saw that their set is the one that this master knows.
 _WRONG_MEMBERS = (ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE)
@@ -306,7 +305,7 @@ class InSyncKeeper:
             if wanted is not None and now >= self._retry_at:
                 await self._ask(wanted)
                 continue
-            pause = _NEAR if wanted is not None or self.in_sync.is_joining else _LOOK
+            pause = _NEAR if wanted is not None or self.in_sync.is_joining else self._config().check_interval / 1000
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):

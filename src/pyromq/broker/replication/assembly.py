@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyromq.errors import ServerError
+from pyromq.protocol.codes import RequestCode
+
 from ..config import BrokerRole
 from .config import ReplicationConfig
 from .follower import Follower
@@ -15,12 +18,16 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Coroutine, Iterator
 
-    from pyromq.remoting import Processor, RemotingClient
+    from pyromq.protocol.command import Command
+    from pyromq.remoting import Connection, Processor, RemotingClient
     from pyromq.store import MessageStore
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
     from ..config import LiveConfig
     from ..durability import Permit
+
+
+_OF_CONTROLLERS = (RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.NOTIFY_BROKER_ROLE_CHANGED)
 
 
 class PlainReplication:
@@ -60,7 +67,11 @@ class PlainReplication:
         return None if self.follower is not None else self.master.accepted
 
     def table(self) -> dict[int, Processor]:
-        return self.status.table()
+        return {**self.status.table(), **dict.fromkeys(_OF_CONTROLLERS, _refuse)}
+
+    def passed_on(self) -> dict[int, Processor]:
+        """What a slave passes on to its master: nothing, here."""
+        return {}
 
     def services(self) -> Iterator[tuple[str, Coroutine[None, None, None]]]:
         if self.follower is not None:
@@ -74,3 +85,7 @@ class PlainReplication:
 
     def close(self) -> None:
         self.master.close()
+
+
+def _refuse(connection: Connection, request: Command) -> Command:
+    raise ServerError("this request only for controllerMode ")  # the blank is RocketMQ's

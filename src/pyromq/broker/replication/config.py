@@ -57,8 +57,5 @@ class ReplicationConfig:
         hot=True,
     )
     dledger: bool = option(
-        "enableDLegerCommitLog", False, "Refused: this broker has no Raft log. Use SYNC_MASTER with slaves instead."
-    )
-    controller_mode: bool = option(
-        "enableControllerMode", False, "Refused: there is no fail-over yet. Use SYNC_MASTER with slaves instead."
+        "enableDLegerCommitLog", False, "Refused: this broker has no Raft log. Use enableControllerMode instead."
     )

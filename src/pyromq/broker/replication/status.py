@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyromq.protocol.bodies import HAClientInfo, HAConnectionInfo, HARefusal, HARuntimeInfo
 from pyromq.protocol.codes import RequestCode
@@ -16,14 +16,24 @@ if TYPE_CHECKING:
     from pyromq.store import MessageStore
 
     from ..config import LiveConfig
-    from .follower import Follower
     from .master import Master, SlaveLink
+
+
+class Follows(Protocol):
+    """The slave's side, of whichever protocol."""
+
+    following: str | None
+    since: float
+    problem: str | None
+    master_end: int
+    read_at: float
+    wrote_at: float
 
 
 class ReplicationStatus:
     """Of a master its slaves, of a slave (which has a `follower`) its master."""
 
-    def __init__(self, live: LiveConfig, store: MessageStore, master: Master, follower: Follower | None) -> None:
+    def __init__(self, live: LiveConfig, store: MessageStore, master: Master, follower: Follows | None) -> None:
         self._live = live
         self._store = store
         self._master = master
@@ -87,7 +97,7 @@ class ReplicationStatus:
             transferred_byte_in_second=self._speeds.get(link, 0),
         )
 
-    def _client(self, follower: Follower, end: int) -> HAClientInfo:
+    def _client(self, follower: Follows, end: int) -> HAClientInfo:
         is_following = follower.following is not None
         return HAClientInfo(
             is_activated=is_following,

@@ -1,0 +1,81 @@
+"""Brokers whose roles a controller decides (docs/spec/controller.md 11)."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from tests.integration.broker.failover.group_kit import FailoverGroup, in_sync, is_master, is_slave, new_controller
+from tests.integration.broker.life_kit import eventually, new_name_server
+from tests.integration.broker.replication_kit import end
+
+
+@pytest.fixture
+async def group(tmp_path):
+    async with (
+        new_name_server(tmp_path) as name_server,
+        new_controller(tmp_path) as controller,
+        contextlib.AsyncExitStack() as life,
+    ):
+        yield FailoverGroup(tmp_path, name_server, controller, life)
+
+
+@pytest.mark.slow
+@pytest.mark.scenario("controller 2")
+async def test_the_first_broker_becomes_master_and_takes_messages(group):
+    broker = await group.start("a")
+    await is_master(broker)
+    client = await broker.connect()
+    await client.sent(b"hello", queue_id=0)
+    assert [message.body for message in await client.read(queue_id=0)] == [b"hello"]
+    assert (group.folder / "a/brokerIdentity").read_text() == "DefaultCluster#g#1"
+    assert (group.folder / "a/epochFileCheckpoint").read_text().splitlines()[2:] == ["1-0"]
+
+
+@pytest.mark.slow
+@pytest.mark.scenario("controller 3")
+async def test_the_second_follows_and_joins_the_in_sync_set(group):
+    first = await group.start("a")
+    await is_master(first)
+    client = await first.connect()
+    await client.sent(b"before")
+    second = await group.start("b")
+    await is_slave(second)
+    await in_sync(first, 1, 2)
+    await client.sent(b"after")
+
+    async def same():
+        return end(first) == end(second)
+
+    await eventually(same)
+    assert group.log("a") == group.log("b")
+
+
+@pytest.mark.slow
+@pytest.mark.scenario("controller 5", "controller 6")
+async def test_a_slave_takes_over_and_the_old_master_comes_back_as_its_slave(group):
+    first = await group.start("a")
+    await is_master(first)
+    second = await group.start("b")
+    await in_sync(first, 1, 2)
+    client = await first.connect()
+    bodies = [b"%d" % number for number in range(30)]
+    for body in bodies:
+        await client.sent(body, queue_id=0)
+    await group.stop("a")
+    await is_master(second)
+    client = await second.connect()
+    assert [message.body for message in await client.read(queue_id=0)] == bodies
+    await client.sent(b"new", queue_id=0)
+    third = await group.start("a")
+    await is_slave(third)
+    await in_sync(second, 1, 2)
+    await client.sent(b"newer", queue_id=0)
+
+    async def same():
+        return end(third) == end(second)
+
+    await eventually(same)
+    assert group.log("a") == group.log("b")
+    epochs = [(group.folder / name / "epochFileCheckpoint").read_text() for name in "ab"]
+    assert epochs[0] == epochs[1]
