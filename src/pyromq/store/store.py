@@ -302,7 +302,8 @@ class MessageStore:
 
     def append_copy(self, offset: int, data: bytes | memoryview) -> list[ConsumeQueue]:
         """Append what the log of a master has at `offset`, see `LogCopy.append`. Gives the queues that got messages."""
-        if self.flusher.error is not None or _CLOSED in self.refusals:
+        # As for messages: entries that cannot be written stay in memory, which is limited.
+        if self.flusher.error is not None or _CLOSED in self.refusals or _QUEUES in self.refusals:
             raise StoreNotWritable(self.refusal or "")
         if self._copy is None or self._copy.end != self.log.end:
             self._copy = LogCopy(self.log, self.queues, self.index, self._tags, self._deleted_topics.ends)
