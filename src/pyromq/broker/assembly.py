@@ -45,6 +45,7 @@ from .registration import Registration
 from .registration_requests import RegistrationRequests
 from .replication.assembly import PlainReplication
 from .replication.config import ReplicationConfig
+from .replication.follower import Masters
 from .replication.metadata import MetadataCopy
 from .replication.slave_reads import refused_by_slaves
 from .request_reply import ReplyProcessor
@@ -125,11 +126,22 @@ class Parts:
         self.state = BrokerState(store.root, live, tables.topics, tables.groups, tables.offsets, store.disk)
         self._ha_address = ha_address
         self._is_slave = live.config.is_slave
-        replication = self.replication = (
-            PlainReplication(live, store, client, self._master_addresses, self._arrived)
+        replication: PlainReplication | GroupReplication = (
+            PlainReplication(
+                live,
+                store,
+                client,
+                clock,
+                address=address,
+                ha_address=ha_address,
+                masters=self._masters,
+                seek=self.registration.ask_for_master,
+                arrived=self._arrived,
+            )
             if member is None
-            else GroupReplication(member, live, store, client, self.registration, self._arrived)
+            else GroupReplication(member, live, store, client, self.registration, clock, arrived=self._arrived)
         )
+        self.replication = replication
         # Whether name servers are told: they must not send clients to a broker that has no role.
         self.is_registered = member is None or member.has_role
         self._is_over = self._is_closed = False
@@ -199,6 +211,7 @@ class Parts:
                 client,
                 self._master_for_clients,
                 lambda: live.settings[ReplicationConfig].sync_interval,
+                has_left=lambda: replication.has_master_left,
                 state=self.state,
                 tables=tables,
                 modes=self._pops.modes,
@@ -312,12 +325,15 @@ class Parts:
             yield from self._pops.services()
         yield "check transactions", self.check_back.run()
 
-    def _master_addresses(self) -> tuple[str | None, str | None]:
-        """Where a slave finds its master: the port of replication, and that of clients."""
-        registration = self.registration
+    def _masters(self) -> Masters:
+        """Where a slave finds its master."""
+        known = self.registration.master_ha_address or None
+        address = self.registration.master_address or None
         given = self._live.settings[ReplicationConfig].master_address
-        ha_address = given or registration.master_ha_address or None
-        return (None if ha_address == self._ha_address else ha_address), registration.master_address or None
+        ha_address = given or known
+        if ha_address == self._ha_address:
+            ha_address = None
+        return Masters(ha_address, address, is_given=bool(given) and given != known)
 
     def _master_for_clients(self) -> str | None:
         if self._member is not None:

@@ -35,7 +35,6 @@ _REFRESH = 120.0
 _GATHER = 0.01
 _LEAVE_TIMEOUT = 3.0
 _FIRST_RETRY = 1.0
-_HURRY = 1.0
 
 
 class Registration:
@@ -60,7 +59,6 @@ class Registration:
         self._look_again = asyncio.Event()
         # For a slave: the master's address for clients, and its address for slaves.
         self.master_address: str | None = None
-        self._hurried_at = 0.0
         self.master_ha_address: str | None = None
 
     @property
@@ -111,13 +109,10 @@ class Registration:
         for link in self._links.values():
             link.announce()
 
-    def hurry(self) -> None:
-        """Register again soon, for the sake of the answer: a slave looks for its master. Once a second is enough."""
-        now = asyncio.get_running_loop().time()
-        if now >= self._hurried_at + _HURRY:
-            self._hurried_at = now
-            for link in self._links.values():
-                link.hurry()
+    def ask_for_master(self) -> None:
+        """For a slave: have the name servers tell again where its master is, without waiting."""
+        for link in self._links.values():
+            link.ask()
 
     async def unregister(self) -> None:
         """Unregister everywhere. `run` must have ended, or it would register again."""
@@ -195,6 +190,7 @@ class _Link:
         self._speaking = asyncio.Lock()
         self._wake = asyncio.Event()
         self._announced = False
+        self._asked = False
         self._failures = 0
         self._next = self._loop.time()
         self._task: asyncio.Task[None] | None = None
@@ -217,6 +213,12 @@ class _Link:
         self._announced = True
         self._wake.set()
 
+    def ask(self) -> None:
+        """Register soon for the sake of the answer. A name server that does not answer is asked as always."""
+        if self.present:
+            self._asked = True
+            self._wake.set()
+
     def hurry(self) -> None:
         """Register again now."""
         self._next = self._loop.time()
@@ -229,6 +231,9 @@ class _Link:
             if self._loop.time() >= self._next:
                 self._announced = False
                 await self.register(forced=self._live.config.force_register)
+            elif self._asked:
+                self._asked = False
+                await self._ask()
             elif self._announced:
                 await asyncio.sleep(_GATHER)
                 self._announced = False
@@ -270,6 +275,21 @@ class _Link:
                     await self._register(lambda: self._requests.register_topics(changed), deadline)
         except PyroMQError as exc:
             self._failed(exc)
+
+    async def _ask(self) -> None:
+        """Register without topics, if it has them: only the answer is of interest."""
+        deadline = self._loop.time() + self._live.config.register_timeout / 1000
+        due = self._next
+        try:
+            async with self._turn(deadline):
+                if self.up_to_date:
+                    await self._register(lambda: self._requests.register_topics(()), deadline)
+                    self._next = due  # this was no full registration, which is due as before
+                    return
+        except PyroMQError as exc:
+            self._failed(exc)
+            return
+        await self.register()
 
     async def _register(self, make: Callable[[], Command], deadline: float) -> None:
         version = self._requests.version

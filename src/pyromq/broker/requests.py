@@ -84,6 +84,8 @@ RULES: dict[int, Rule] = {
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: Rule(),
     Code.SET_MESSAGE_REQUEST_MODE: Rule(),
     Code.GET_ALL_MESSAGE_REQUEST_MODE: Rule(),
+    # Between a master and its slaves
+    Code.EXCHANGE_BROKER_HA_INFO: Rule(),
     Code.GET_BROKER_HA_STATUS: Rule(),
     Code.GET_BROKER_EPOCH_CACHE: Rule(),
     Code.NOTIFY_BROKER_ROLE_CHANGED: Rule(),

@@ -98,12 +98,12 @@ async def test_a_slave_that_was_sent_away_is_told_with_the_reason(group, deaf):
     await client.put()
     assert await (await deaf(master, report=end(master) + 1000)).is_closed()
     [refusal] = (await ha_status(client))["refusals"]
-    assert refusal["reason"] == f"its log ends at {end(master) + 1000}, this one at {end(master)}"
+    assert refusal["reason"] == f"the slave's log ends at {end(master) + 1000}, the master's at {end(master)}"
     assert 0 <= refusal["millisAgo"] < 60_000
     runtime = loose_json((await client.call(28)).body)["table"]
     assert runtime["brokerRole"] == "SYNC_MASTER"
     assert runtime["haSlaves"] == "none"
-    assert "s ago: its log ends at" in runtime["haRefusals"]
+    assert "s ago: the slave's log ends at" in runtime["haRefusals"]
 
 
 async def test_a_slave_tells_what_keeps_it_from_following(group, fake_master):
@@ -171,7 +171,7 @@ async def test_the_command_shows_what_is_wrong(command, group, deaf):
     assert await (await deaf(master, report=end(master) + 1000)).is_closed()
     [row] = await rows(command)
     assert "SLAVE_NOT_AVAILABLE" in row["problem"]
-    assert "was refused: its log ends at" in row["problem"]
+    assert "was refused: the slave's log ends at" in row["problem"]
 
 
 async def test_the_command_shows_a_slave_whose_master_is_gone(command, group):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from .replication import recent
+from .replication import outcome, recent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,8 +146,9 @@ def followed(broker: str, info: HARuntimeInfo) -> list[Finding]:
         Finding(
             Health.FAIL,
             what,
-            f"{each.addr} was refused {each.millis_ago // 1000} s ago: {each.reason}",
-            "decide which of the two logs is right; stop the other broker, move its store away, start it again",
+            f"{each.addr} {outcome(each)} {each.millis_ago // 1000} s ago: {each.reason}",
+            "if a setting is wrong, correct it; if the logs differ, decide which one is right, stop the other broker, "
+            "move its store away, and start it again",
         )
         for each in recent(info.refusals)
     ]

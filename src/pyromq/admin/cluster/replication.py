@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyromq.client.admin import AdminClient
     from pyromq.client.admin.addresses import Replica
-    from pyromq.protocol.bodies import HARefusal, HARuntimeInfo
+    from pyromq.protocol.bodies import HAClientInfo, HARefusal, HARuntimeInfo
 
 # A slave that is refused comes again every five seconds: what is older than this is over.
 RECENT = 60_000
@@ -82,7 +83,7 @@ def replica_rows(
 
 def _master(broker: Replica, info: HARuntimeInfo) -> ReplicaRow:
     connected = info.ha_connection_info
-    problems = [f"{each.addr} was refused: {each.reason}" for each in recent(info.refusals)]
+    problems = [f"{each.addr} {outcome(each)}: {each.reason}" for each in recent(info.refusals)]
     if info.broker_role == "SYNC_MASTER" and not info.in_sync_slave_nums:
         problems.insert(0, "no slave is near enough: sends are answered with SLAVE_NOT_AVAILABLE")
     return ReplicaRow(
@@ -115,15 +116,26 @@ def _slave(broker: Replica, info: HARuntimeInfo, master: HARuntimeInfo | None) -
         own.master_addr or None,
         behind,
         seconds,
-        from_millis(own.since_timestamp),
+        _since(own),
         own.problem,
     )
+
+
+def _since(slave: HAClientInfo) -> datetime | None:
+    """By the clock here: that of the slave may be wrong."""
+    if slave.since_millis is None:
+        return from_millis(slave.since_timestamp)
+    return from_millis(time.time_ns() // 1_000_000 - slave.since_millis)
 
 
 def _why(failure: BaseException | None) -> str:
     if isinstance(failure, RequestCodeNotSupported):
         return "does not tell: brokers before 5.0 do not know the question"
     return "does not answer" if failure is None else f"does not answer: {failure}"
+
+
+def outcome(refusal: HARefusal) -> str:
+    return "stayed away" if refusal.by_itself else "was refused"
 
 
 def recent(refusals: Iterable[HARefusal]) -> list[HARefusal]:

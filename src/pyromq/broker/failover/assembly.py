@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from ..replication.config import ReplicationConfig
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from .member import Member
 
 
+_ASK_AGAIN = 1.0  # seconds between two questions where the master takes slaves
+
+
 class GroupReplication:
     """Replication in the role that `member` has now. `arrived` is told each queue of which consumers see more."""
 
@@ -39,6 +43,8 @@ class GroupReplication:
         store: MessageStore,
         client: RemotingClient,
         registration: Registration,
+        clock: Callable[[], int],
+        *,
         arrived: Callable[[ConsumeQueue], None],
     ) -> None:
         def config() -> FailoverConfig:
@@ -48,6 +54,7 @@ class GroupReplication:
             return live.settings[ReplicationConfig]
 
         self._member = member
+        self._asked_at = 0.0
         self._registration = registration
         self._keeper: InSyncKeeper | None = None
         self._leading: Leading | None = None
@@ -84,7 +91,7 @@ class GroupReplication:
                 paused=member.paused,
             )
         master = Master(store.log, Slaves(), replication) if self._leading is None else self._leading.master
-        self._status = ReplicationStatus(live, store, master, self._following)
+        self._status = ReplicationStatus(live, store, master, self._following, clock)
         self._group_status = GroupStatus(live, store, member, self._keeper)
         self.sample = self._status.sample
 
@@ -97,6 +104,9 @@ class GroupReplication:
     def slave_connected(self) -> Callable[[socket.socket], None] | None:
         """Who takes connections of slaves; None if nobody does."""
         return None if self._leading is None else self._leading.master.accepted
+
+    # Of plain replication: here the controllers say who is gone.
+    has_master_left = False
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -138,6 +148,9 @@ class GroupReplication:
     def _master_for_slaves(self) -> str | None:
         """Where the master takes slaves, which only name servers know, and they may still speak of another master."""
         if self._registration.master_address != self._master():
-            self._registration.hurry()
+            now = time.monotonic()
+            if now >= self._asked_at + _ASK_AGAIN:
+                self._asked_at = now
+                self._registration.ask_for_master()
             return None
         return self._registration.master_ha_address or None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyromq.store.metadata.epochs import EpochTable
 
     from ..replication.config import ReplicationConfig
-    from ..replication.master import SlaveLink
+    from ..replication.slave_link import SlaveLink
     from .in_sync import InSyncKeeper
 
 logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class Leading:
 
     # What slaves do
 
-    def introduced(self, link: SlaveLink, hello: Hello) -> None:
+    def greeted(self, link: SlaveLink, hello: Hello) -> None:
         """A slave says who it is. An older connection of the same slave has had its day."""
         if hello.slave_id == self._keeper.in_sync.own_id:
             raise RemoteProtocolError(f"it has this broker's own id, {hello.slave_id}")
@@ -126,19 +126,22 @@ class Leading:
         if self._links.get(hello.slave_id) is link:
             self._keeper.sent(hello.slave_id)
 
-    def joined(self, slave: Hashable) -> None:
+    def joined(self, connection: Hashable, host: str) -> None:
         """It has yet to say who it is."""
 
-    def left(self, slave: Hashable) -> None:
-        wire = self._wires.pop(slave, None)  # type: ignore[call-overload]  # slaves are links here
-        if wire is not None and wire.hello is not None and self._links.get(wire.hello.slave_id) is slave:
+    def introduced(self, connection: Hashable, broker_id: int) -> None:
+        """Nobody does it that way here."""
+
+    def left(self, connection: Hashable) -> None:
+        wire = self._wires.pop(connection, None)  # type: ignore[call-overload]  # slaves are links here
+        if wire is not None and wire.hello is not None and self._links.get(wire.hello.slave_id) is connection:
             del self._links[wire.hello.slave_id]
             self._keeper.disconnected(wire.hello.slave_id)
 
-    def acknowledged(self, slave: Hashable, end: int) -> None:
-        wire = self._wires[slave]  # type: ignore[index]  # slaves are links here
+    def acknowledged(self, connection: Hashable, end: int) -> None:
+        wire = self._wires[connection]  # type: ignore[index]  # slaves are links here
         assert wire.hello is not None
-        if self._links.get(wire.hello.slave_id) is slave:
+        if self._links.get(wire.hello.slave_id) is connection:
             self._keeper.acknowledged(wire.hello.slave_id, end)
         if wire.tell():
             self.tell()
@@ -166,7 +169,7 @@ class _EpochWire:
                     raise RemoteProtocolError("it says where its log ends before it says who it is")
                 report = said
             elif self.hello is None:
-                self._leading.introduced(self._link, said)
+                self._leading.greeted(self._link, said)
                 self.hello = said
                 answer = Greeting(int(self._log.end), self._epochs.entries).encode()
             # RocketMQ's slaves may say it twice, and hang up on a second answer.

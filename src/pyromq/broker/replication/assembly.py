@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 from pyromq.errors import ServerError
@@ -10,6 +11,7 @@ from pyromq.protocol.codes import RequestCode
 from ..config import BrokerRole
 from .config import ReplicationConfig
 from .follower import Follower
+from .introductions import Identity, Introductions
 from .master import Master
 from .slaves import SlaveCopies, Slaves
 from .status import ReplicationStatus
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..config import LiveConfig
     from ..durability import Permit
+    from .follower import Masters
 
 
 _OF_CONTROLLERS = (RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.NOTIFY_BROKER_ROLE_CHANGED)
@@ -33,7 +36,8 @@ _OF_CONTROLLERS = (RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.NOTIFY_BROKER
 class PlainReplication:
     """Replication by the roles of the settings (docs/spec/ha.md). `arrived` is told each queue that got messages.
 
-    `masters` gives a slave the addresses of its master: for replication, and for requests.
+    `address` is what clients are told, `ha_address` what slaves are. `masters` says where the master of a slave is,
+    `seek` has the name servers asked for it again.
     """
 
     permit: Permit | None = None
@@ -43,7 +47,12 @@ class PlainReplication:
         live: LiveConfig,
         store: MessageStore,
         client: RemotingClient,
-        masters: Callable[[], tuple[str | None, str | None]],
+        clock: Callable[[], int],
+        *,
+        address: str,
+        ha_address: str,
+        masters: Callable[[], Masters],
+        seek: Callable[[], None],
         arrived: Callable[[ConsumeQueue], None],
     ) -> None:
         def config() -> ReplicationConfig:
@@ -51,10 +60,24 @@ class PlainReplication:
 
         slaves = Slaves()
         self.master = Master(store.log, slaves, config)
-        self.follower = Follower(store, client, masters, config, arrived) if live.config.is_slave else None
+        broker = live.config
+        me = Identity(
+            broker.cluster_name,
+            broker.broker_name,
+            broker.broker_id,
+            store.config.commit_log_file_size,
+            address,
+            uuid.uuid4().hex,
+        )
+        self.follower = (
+            Follower(store, client, me, config, masters=masters, seek=seek, arrived=arrived)
+            if broker.is_slave
+            else None
+        )
+        self._introductions = Introductions(me, ha_address, client, self.master, self.follower)
         is_sync_master = live.config.broker_role is BrokerRole.SYNC_MASTER
         self.copies = SlaveCopies(slaves, config) if is_sync_master else None
-        self.status = ReplicationStatus(live, store, self.master, self.follower)
+        self.status = ReplicationStatus(live, store, self.master, self.follower, clock)
         if self.follower is not None:
             store.read_only = "this broker is a slave; its master takes messages"
         self.appended = self.master.appended
@@ -66,8 +89,17 @@ class PlainReplication:
         """Who takes connections of slaves; None if nobody does."""
         return None if self.follower is not None else self.master.accepted
 
+    @property
+    def has_master_left(self) -> bool:
+        """Whether the master of this slave said that it stops."""
+        return self.follower is not None and self.follower.has_master_left
+
     def table(self) -> dict[int, Processor]:
-        return {**self.status.table(), **dict.fromkeys(_OF_CONTROLLERS, _refuse)}
+        return {
+            **self.status.table(),
+            **self._introductions.table(),
+            **dict.fromkeys(_OF_CONTROLLERS, _refuse),
+        }
 
     def passed_on(self) -> dict[int, Processor]:
         """What a slave passes on to its master: nothing, here."""
@@ -80,8 +112,9 @@ class PlainReplication:
             yield "look after slaves", self.master.run()
 
     async def finish(self, timeout: float) -> None:
-        """Let slaves have what they lack: this broker may be stopped so that one of them takes over."""
+        """Let slaves have what they lack, and say goodbye: one of them may take over."""
         await self.master.finish(timeout)
+        await self._introductions.goodbye()
 
     def close(self) -> None:
         self.master.close()

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 from pyromq.settings import option
 
+_MAX_GAP = 256 << 20
+_ONLY_ACTING = (
+    "Slaves never act as master here, and a SYNC_MASTER waits for as many copies as inSyncReplicas says, not for fewer."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
@@ -21,11 +26,20 @@ class ReplicationConfig:
     slave_timeout: int = option(
         "slaveTimeout", 3000, "How long a SYNC_MASTER waits for slaves before it answers with 12.", min=1, hot=True
     )
-    max_fall_behind: int = option(
+    fall_behind_max: int = option(
         "haSlaveFallbehindMax",
-        256 << 20,
+        _MAX_GAP,
         "Bytes that the best slave may be behind. Beyond that a SYNC_MASTER does not wait, and answers with 11.",
         min=1,
+        size=True,
+        hot=True,
+    )
+    max_gap: int = option(
+        "haMaxGapNotInSync",
+        _MAX_GAP,
+        "RocketMQ 5's name for haSlaveFallbehindMax. It wins if both are set.",
+        min=1,
+        size=True,
         hot=True,
     )
     master_address: str = option(
@@ -33,6 +47,18 @@ class ReplicationConfig:
     )
     transfer_batch: int = option(
         "haTransferBatchSize", 32_768, "Bytes of the log that a master sends in one frame.", min=1, max=(4 << 20) - 12
+    )
+    flow_control: bool = option(
+        "haFlowControlEnable", False, "Limit how fast a slave is sent the log, to maxHaTransferByteInSecond.", hot=True
+    )
+    max_transfer: int = option(
+        "maxHaTransferByteInSecond",
+        100 << 20,
+        "Bytes per second to each slave, with haFlowControlEnable. A slave that catches up leaves the rest of the line "
+        "to clients.",
+        min=1,
+        size=True,
+        hot=True,
     )
     heartbeat_interval: int = option(
         "haSendHeartbeatInterval", 5000, "After so much silence, masters and slaves send a heartbeat.", min=1, hot=True
@@ -59,3 +85,14 @@ class ReplicationConfig:
     dledger: bool = option(
         "enableDLegerCommitLog", False, "Refused: this broker has no Raft log. Use enableControllerMode instead."
     )
+    total_replicas: int = option("totalReplicas", 1, _ONLY_ACTING, no_effect=True)
+    auto_in_sync_replicas: bool = option(
+        "enableAutoInSyncReplicas",
+        False,
+        _ONLY_ACTING,
+        no_effect=True,
+    )
+
+    @property
+    def max_fall_behind(self) -> int:
+        return self.fall_behind_max if self.max_gap == _MAX_GAP else self.max_gap

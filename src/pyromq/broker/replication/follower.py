@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyromq.errors import OffsetOutOfRange, PyroMQError, RemoteProtocolError, StoreError
+from pyromq.errors import (
+    OffsetOutOfRange,
+    PyroMQError,
+    RemoteProtocolError,
+    StoreError,
+    StoreNotWritable,
+)
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import Command
-from pyromq.protocol.headers import ViewMessage
+from pyromq.protocol.headers import ExchangeHAInfoReply, ViewMessage
 from pyromq.protocol.replication import REPORT, FrameReader
-from pyromq.remoting import split_address
+from pyromq.remoting import join_address, split_address
+from pyromq.remoting.addresses import format_address
+
+from .introductions import objection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,21 +33,39 @@ if TYPE_CHECKING:
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
     from .config import ReplicationConfig
+    from .introductions import Identity
 
 logger = logging.getLogger(__name__)
 
 _RETRY = 5.0
-_UNKNOWN = 0.5  # seconds between two looks whether the master is known by now
+_SEEK = 30.0  # seconds during which a master that is gone is looked for more often
 _LOOK = 1.0
 _ASK = 3.0
+_GOODBYE = 1.0
 
 
 class Diverged(StoreError):
     """This log and the master's have different records at the same place."""
 
 
+class Refused(StoreError):
+    """The master does not want this slave, or it is another's."""
+
+
+class CannotKeep(StoreError):
+    """The disk of this slave does not take what the master sends."""
+
+
+class Masters(NamedTuple):
+    """Where the master is: for slaves, and for clients. `is_given` if the settings say so, not the name servers."""
+
+    ha_address: str | None
+    address: str | None
+    is_given: bool = False
+
+
 class Follower:
-    """Follows a master while it `run`s. `masters` gives its addresses: for replication, and for requests.
+    """Follows a master while it `run`s. `masters` says where it is, `seek` has the name servers asked again.
 
     `arrived` is told each queue that got messages.
     """
@@ -45,56 +74,165 @@ class Follower:
         self,
         store: MessageStore,
         client: RemotingClient,
-        masters: Callable[[], tuple[str | None, str | None]],
+        me: Identity,
         config: Callable[[], ReplicationConfig],
+        *,
+        masters: Callable[[], Masters],
+        seek: Callable[[], None],
         arrived: Callable[[ConsumeQueue], None],
     ) -> None:
         self._store = store
         self._client = client
-        self._masters = masters
+        self._me = me
         self._config = config
+        self._masters = masters
+        self._seek = seek
         self._arrived = arrived
+        self._seeking_since = time.monotonic()
+        # While it follows: the master's address for clients, and this end of the line.
+        self._master: str | None = None
+        self._line: str | None = None
+        # Whether the master that was followed last said that it stops.
+        self.has_master_left = False
         # What operators see: the master that is followed, since when, and what is wrong.
         self.following: str | None = None
         self.since = 0.0
         self.problem: str | None = "no master is known yet"
         self.master_end = 0
-        self.read_at = self.wrote_at = 0.0  # epoch seconds
+        self.read_at = self.wrote_at = 0.0  # by the monotonic clock
 
     async def run(self) -> None:
         """Follow whichever master there is, until cancelled."""
         while True:
-            ha_address, address = self._masters()
-            if ha_address is None:
-                await asyncio.sleep(_UNKNOWN)
-                continue
-            try:
-                await self._compare(address)
-                await self._follow(ha_address)
-            except Diverged as exc:
-                self._note(f"{exc}; this slave stays as it is until somebody decides which of the two is right")
-            except (OSError, PyroMQError) as exc:
-                self._note(f"master {ha_address}: {exc}")
-            self.following = None
-            await asyncio.sleep(_RETRY)
+            masters = self._masters()
+            pause = _RETRY
+            if masters.ha_address is not None:
+                try:
+                    await self._attempt(masters.ha_address, masters)
+                except (Diverged, Refused, CannotKeep) as exc:
+                    await self._stay_away(str(exc))
+                except (OSError, PyroMQError) as exc:
+                    self._note(f"master {masters.ha_address} {self._is_away(exc)}")
+                    pause = _LOOK if isinstance(exc, OSError) else _RETRY
+                self._forget()
+            await self._pause(masters, pause)
+
+    def _forget(self) -> None:
+        if self.following is not None and self.read_at > self.since:
+            self._seeking_since = time.monotonic()  # one that was followed, and is gone; others only send this one away
+        self.following = self._master = self._line = None
+
+    def _is_away(self, exc: Exception) -> str:
+        return "has stopped" if self.has_master_left else f"cannot be followed: {_words(exc)}"
+
+    async def _pause(self, tried: Masters, seconds: float) -> None:
+        """Wait before the next attempt, but not once the master turns out to be elsewhere.
+
+        For the first while the name servers are asked each second: a master that was restarted may be elsewhere.
+        """
+        is_soon = time.monotonic() - self._seeking_since < _SEEK
+        until = time.monotonic() + (seconds if is_soon or tried.ha_address is None else _RETRY)
+        while self._masters() == tried:
+            if is_soon:
+                self._seek()
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, _LOOK))
 
     def _note(self, problem: str) -> None:
         if problem != self.problem:
-            logger.error("not replicating: %s; trying again every %g s", problem, _RETRY)
+            level = logging.INFO if self.has_master_left else logging.ERROR
+            logger.log(level, "not replicating: %s; trying again", problem)
         self.problem = problem
 
-    async def _compare(self, address: str | None) -> None:
+    async def _stay_away(self, problem: str) -> None:
+        """Say what is wrong, here and to the master."""
+        self._note(problem)
+        if self._master is not None:
+            with contextlib.suppress(PyroMQError):
+                request = self._me.says(ha_address=self._line, problem=problem)
+                await self._client.invoke(self._master, request, _ASK)
+
+    # Getting to know each other
+
+    async def _attempt(self, ha_address: str, masters: Masters) -> None:
+        self._master = await self._meet(ha_address, masters)
+        if self._master is not None:
+            await self._compare(self._master)
+        await self._follow(ha_address)
+
+    async def _meet(self, ha_address: str, masters: Masters) -> str | None:
+        """The master's address for clients, None if it is not known. Refused if it is not this slave's master."""
+        if masters.is_given:
+            # It may be another than the one that the name servers know, and listens for clients one port below.
+            host, port = split_address(ha_address)
+            nearby = join_address(host, port - 1)
+            found = await self._introduce(nearby, None)
+            if found is not None and _port(found.master_ha_address) == port:
+                return nearby
+        if masters.address is not None:
+            await self._introduce(masters.address, None)
+        return masters.address
+
+    async def _introduce(self, address: str, line: str | None) -> ExchangeHAInfoReply | None:
+        """Tell a master who this is. None if it does not answer. Refused if either of the two objects."""
+        try:
+            reply = await self._client.invoke(address, self._me.says(ha_address=line, log_end=self.end), _ASK)
+        except PyroMQError:
+            return None
+        found = reply.header(ExchangeHAInfoReply) if reply.code == ResponseCode.SUCCESS else ExchangeHAInfoReply()
+        if found.refusal is not None:
+            raise Refused(f"master {address} refuses this slave: {found.refusal}")
+        if found.cluster_name is None and line is None:
+            await self._examine(address)
+        return found
+
+    async def _examine(self, address: str) -> None:
+        """See that a master of RocketMQ's, which does not say who it is, has settings that fit."""
+        try:
+            reply = await self._client.invoke(address, Command.request(RequestCode.GET_BROKER_CONFIG), _ASK)
+        except PyroMQError:
+            return
+        if reply.code != ResponseCode.SUCCESS:
+            return
+        text = bytes(reply.body_bytes).decode("utf-8", "replace")
+        settings = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        size = settings.get("mappedFileSizeCommitLog", "")
+        wrong = objection(
+            self._me,
+            settings.get("brokerClusterName", self._me.cluster),
+            settings.get("brokerName", self._me.broker),
+            int(size) if size.isdecimal() else self._me.file_size,
+        )
+        if wrong is not None:
+            raise Refused(f"master {address}: {wrong}")
+
+    async def goodbye(self) -> None:
+        """Tell the master that this slave stops."""
+        if self._master is not None and self._line is not None:
+            with contextlib.suppress(PyroMQError):
+                await self._client.invoke(self._master, self._me.says(ha_address=self._line, leaving=True), _GOODBYE)
+
+    def master_leaves(self) -> None:
+        """The master said that it will stop."""
+        self.has_master_left = True
+
+    async def _compare(self, address: str) -> None:
         """See that the last record here is the master's as well (2.3). Diverged if it is not."""
         last = self._last_record()
-        if last is None or address is None:
+        if last is None:
             return
         offset, record = last
         request = Command.request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(offset))
         reply = await self._client.invoke(address, request, _ASK)
-        if reply.code != ResponseCode.SUCCESS:
-            raise Diverged(f"master {address} has no message at {offset}, where this slave has one: {reply.remark}")
-        if reply.body_bytes != record:
-            raise Diverged(f"master {address} has another message at {offset} than this slave")
+        if reply.code == ResponseCode.SUCCESS and reply.body_bytes == record:
+            return
+        found = "another message" if reply.code == ResponseCode.SUCCESS else f"no message ({reply.remark})"
+        raise Diverged(
+            f"the logs differ: the slave has a message at {offset}, where master {address} has {found}; "
+            "the slave stays as it is until somebody decides which of the two is right"
+        )
 
     def _last_record(self) -> tuple[int, bytes] | None:
         """The newest record that has an entry in a queue."""
@@ -109,21 +247,34 @@ class Follower:
         except OffsetOutOfRange:
             return None
 
-    async def _follow(self, address: str) -> None:
+    # Following
+
+    async def _follow(self, ha_address: str) -> None:
         loop = asyncio.get_running_loop()
-        host, port = split_address(address)
+        host, port = split_address(ha_address)
         async with asyncio.timeout(_ASK):
             transport, feed = await loop.create_connection(lambda: _Feed(self), host, port)
         try:
-            self.following, self.since, self.problem = address, time.time(), None
-            logger.info("following master %s from %d", address, self._store.log.end)
+            self._line = format_address(transport.get_extra_info("sockname"))
+            if self._master is not None:
+                await self._introduce(self._master, self._line)
+            feed.begin()
+            self.following, self.since = ha_address, time.monotonic()
+            self.has_master_left = False
+            logger.info("following master %s from %d", ha_address, self._store.log.end)
             while not feed.ended.done():
                 config = self._config()
                 await asyncio.wait([feed.ended], timeout=_LOOK)
+                if not feed.ended.done():
+                    self.problem = None
                 feed.look(config.heartbeat_interval / 1000, config.silence / 1000)
             raise feed.ended.result()
         finally:
             transport.close()
+
+    def heard(self, now: float) -> None:
+        self.read_at = now
+        self.problem = None
 
     def append(self, offset: int, data: memoryview) -> None:
         """Keep a piece of the master's log. StoreError if it does not continue this one."""
@@ -131,8 +282,13 @@ class Follower:
         if end and offset != end:
             raise RemoteProtocolError(f"the master sent what belongs to {offset}; this log ends at {end}")
         self.master_end = max(self.master_end, offset + len(data))
-        if data:
-            self._tell(self._store.append_copy(offset, data))
+        if not data:
+            return
+        try:
+            queues = self._store.append_copy(offset, data)
+        except (OSError, StoreNotWritable) as exc:
+            raise CannotKeep(f"the slave cannot write to {self._store.root}: {_words(exc)}") from exc
+        self._tell(queues)
 
     def _tell(self, queues: Iterable[ConsumeQueue]) -> None:
         for queue in queues:
@@ -156,11 +312,15 @@ class _Feed(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream's transport
-        self._report()
+
+    def begin(self) -> None:
+        """Ask for the log."""
+        if not self.ended.done():
+            self._report()
 
     def data_received(self, data: bytes) -> None:
         self._read_at = time.monotonic()
-        self._follower.read_at = time.time()
+        self._follower.heard(self._read_at)
         before = self._follower.end
         try:
             for offset, piece in self._frames.feed(data):
@@ -173,7 +333,7 @@ class _Feed(asyncio.Protocol):
 
     def _report(self) -> None:
         self._wrote_at = time.monotonic()
-        self._follower.wrote_at = time.time()
+        self._follower.wrote_at = self._wrote_at
         self._transport.write(REPORT.pack(self._follower.end))
 
     def look(self, heartbeat: float, silence: float) -> None:
@@ -184,9 +344,22 @@ class _Feed(asyncio.Protocol):
             self._report()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(exc or RemoteProtocolError("the master closed the connection"))
+        self._end(exc or ConnectionResetError("it closed the connection"))
 
     def _end(self, exc: Exception) -> None:
         if not self.ended.done():
             self.ended.set_result(exc)
             self._transport.abort()
+
+
+def _words(exc: Exception) -> str:
+    if isinstance(exc, OSError) and exc.errno:
+        return os.strerror(exc.errno)
+    return str(exc) or ("timed out" if isinstance(exc, TimeoutError) else type(exc).__name__)
+
+
+def _port(address: str | None) -> int:
+    try:
+        return split_address(address or "")[1]
+    except ValueError:
+        return 0

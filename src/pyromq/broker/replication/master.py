@@ -1,7 +1,6 @@
-"""The master's side of replication: each slave gets the log, from where its own ends (docs/spec/ha.md 2.1).
+"""The master's side of replication: who its slaves are, and who is sent away (docs/spec/ha.md 2.1).
 
-What lies in files goes from the page cache to the socket by `sendfile`; no byte of a message passes through Python. New
-messages are sent in the turn that stores them. A slave that does not read costs its own connection and nothing else.
+Each slave gets the log from where its own ends, over a `slave_link`; new messages in the turn that stores them.
 """
 
 from __future__ import annotations
@@ -9,17 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
+import re
 import socket
 import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyromq.errors import RemoteProtocolError
-from pyromq.protocol.replication import MAX_FRAME_DATA
-from pyromq.remoting.addresses import format_address
-
-from .wire import CannotFollow, PlainWire
+from .slave_link import SlaveLink
+from .wire import PlainWire, misplaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,22 +23,32 @@ if TYPE_CHECKING:
     from pyromq.store.commit_log import CommitLog
 
     from .config import ReplicationConfig
+    from .introductions import Identity
     from .wire import Audience, Wire
 
 logger = logging.getLogger(__name__)
 
 _LOOK = 1.0  # seconds between two looks at silent slaves
-_AT_ONCE = 1 << 20  # bytes sent to one slave before others get their turn
-_READ = 4096
 _REFUSALS_KEPT = 16
+_REFUSAL_COUNTS = 60.0  # seconds; the same again within that time is no news
+_NUMBER = re.compile(r"\d+")
+_EXPECTED = 64
+_EXPECTED_FOR = 10.0  # seconds in which a slave that has introduced itself has to connect
 
 
 class Refusal(NamedTuple):
-    """A slave that was sent away, for operators to see."""
+    """A slave that was sent away, or that stays away by itself, for operators to see."""
 
     peer: str
+    broker_id: int | None
     reason: str
-    at: float  # epoch seconds
+    is_own_choice: bool
+    at: float  # by the monotonic clock
+
+    @property
+    def gist(self) -> tuple[object, ...]:
+        """What stays the same when the slave comes again: its port and the ends of logs do not."""
+        return host_of(self.peer), self.broker_id, self.is_own_choice, _NUMBER.sub("", self.reason)
 
 
 class Master:
@@ -61,34 +67,135 @@ class Master:
         self._config = config
         self.links: set[SlaveLink] = set()
         self.refusals: deque[Refusal] = deque(maxlen=_REFUSALS_KEPT)
+        # Who will connect from where, and until when that is believed.
+        self._expected: dict[str, tuple[Identity, float]] = {}
         self._changed = asyncio.Event()  # a slave has more, or is gone
+        self._is_stopping = False
 
     def accepted(self, sock: socket.socket) -> None:
         """A connection to the port of replication."""
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = SlaveLink(sock, self._log, self._config().transfer_batch, self)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = SlaveLink(sock, self._log, self._config().transfer_batch, self)
+        except OSError:
+            sock.close()  # it is gone already
+            return
         self.links.add(link)
-        self._slaves.joined(link)
-        logger.info("slave %s connected", link.peer)
+        self._slaves.joined(link, host_of(link.peer))
+        logger.info("%s connected for replication", link.peer)
+        slave, until = self._expected.pop(link.peer, (None, 0.0))
+        if slave is not None and time.monotonic() < until:
+            self._recognised(link, slave)
+
+    # What slaves say about themselves
+
+    def introduced(self, slave: Identity, at: str | None, wrong: str | None = None) -> str | None:
+        """A slave says who it is, and that `at` is its end of a connection, which may have yet to come.
+
+        Gives why it is refused, None if it is welcome. `wrong` is what is known to be wrong with it.
+        """
+        link = self._link_at(at)
+        reason = wrong or self._taken(slave, link)
+        if reason is not None:
+            if link is not None:
+                link.slave = slave
+                link.refuse(reason)
+            else:
+                self._note(Refusal(slave.address, slave.broker_id, reason, False, time.monotonic()))
+        elif link is not None:
+            self._recognised(link, slave)
+        elif at is not None:
+            while len(self._expected) >= _EXPECTED:
+                del self._expected[next(iter(self._expected))]
+            self._expected[at] = slave, time.monotonic() + _EXPECTED_FOR
+        return reason
+
+    def misplaced(self, end: int) -> str | None:
+        """Why a slave whose log ends there cannot follow."""
+        return misplaced(end, self._log)
+
+    def leaves(self, at: str | None) -> None:
+        """A slave says that it will end a connection."""
+        link = self._link_at(at)
+        if link is not None:
+            link.is_leaving = True
+
+    def stays_away(self, slave: Identity, at: str | None, problem: str) -> None:
+        """A slave says why it does not follow."""
+        self.leaves(at)
+        self._note(Refusal(slave.address, slave.broker_id, problem, True, time.monotonic()))
+
+    def _link_at(self, peer: str | None) -> SlaveLink | None:
+        return next((link for link in self.links if link.peer == peer), None)
+
+    def _taken(self, slave: Identity, link: SlaveLink | None) -> str | None:
+        """Whether another slave has the same id. One that was not heard for a while may be the same, restarted."""
+        for other in self.links:
+            if other is link or other.slave is None or other.slave.broker_id != slave.broker_id:
+                continue
+            lively = 1.5 * self._config().heartbeat_interval / 1000
+            if other.slave.instance != slave.instance and time.monotonic() - other.read_at < lively:
+                return (
+                    f"another slave with brokerId {slave.broker_id} is connected, {other.slave.address}; "
+                    "give each slave an id of its own"
+                )
+        return None
+
+    def _recognised(self, link: SlaveLink, slave: Identity) -> None:
+        link.slave = slave
+        self._slaves.introduced(link, slave.broker_id)
+        logger.info("%s is slave %d, %s", link.peer, slave.broker_id, slave.address)
+        for other in tuple(self.links):
+            if other is not link and other.slave is not None and other.slave.broker_id == slave.broker_id:
+                other.is_leaving = True
+                other.close("the slave has connected anew")
+
+    def _note(self, refusal: Refusal) -> None:
+        like = [each for each in self.refusals if each.gist == refusal.gist]
+        is_news = not any(refusal.at - each.at < _REFUSAL_COUNTS for each in like)
+        for each in like:
+            self.refusals.remove(each)
+        self.refusals.append(refusal)
+        if is_news and refusal.is_own_choice:
+            logger.error("slave %s stays away: %s", refusal.peer, refusal.reason)
+        elif is_news:
+            logger.error("slave %s is refused: %s", refusal.peer, refusal.reason)
+
+    # What they do
 
     def appended(self) -> None:
         """The log has grown."""
         for link in tuple(self.links):  # one that finds its slave gone leaves
             link.grown()
 
+    def follows(self, link: SlaveLink) -> None:
+        """A slave has begun to follow: what was wrong with it is over."""
+        if link.slave is not None:
+            kept = [each for each in self.refusals if each.broker_id != link.slave.broker_id]
+            self.refusals = deque(kept, maxlen=_REFUSALS_KEPT)
+
     def reported(self, link: SlaveLink, end: int) -> None:
         self._slaves.acknowledged(link, end)
         self._changed.set()
+
+    @property
+    def bytes_per_second(self) -> int:
+        """How much a slave may be sent in a second; 0 is no limit."""
+        config = self._config()
+        return config.max_transfer if config.flow_control else 0
 
     def closed(self, link: SlaveLink, reason: str, *, is_refusal: bool) -> None:
         self.links.discard(link)
         self._slaves.left(link)
         self._changed.set()
         if is_refusal:
-            self.refusals.append(Refusal(link.peer, reason, time.time()))
-            logger.error("slave %s is refused: %s", link.peer, reason)
+            broker_id = None if link.slave is None else link.slave.broker_id
+            self._note(Refusal(link.peer, broker_id, reason, False, time.monotonic()))
+        elif link.acknowledged is None:
+            logger.info("%s is gone, and never said where its log ends: %s", link.peer, reason)
         else:
-            logger.warning("slave %s is gone: %s", link.peer, reason)
+            is_expected = link.is_leaving or self._is_stopping
+            logger.log(logging.INFO if is_expected else logging.WARNING, "slave %s is gone: %s", link.peer, reason)
 
     async def run(self) -> None:
         """Keep connections alive, and close those that are not, until cancelled."""
@@ -109,180 +216,10 @@ class Master:
                     await self._changed.wait()
 
     def close(self) -> None:
+        self._is_stopping = True
         for link in tuple(self.links):
             link.close("the broker stops")
 
 
-class SlaveLink:
-    """One connection of a slave."""
-
-    def __init__(self, sock: socket.socket, log: CommitLog, batch: int, master: Master) -> None:
-        self._sock = sock
-        self._log = log
-        self._batch = min(batch, MAX_FRAME_DATA)
-        self._master = master
-        self._loop = asyncio.get_running_loop()
-        self.peer = format_address(sock.getpeername()[:2])
-        self.since = time.time()
-        # Where the slave's log ends, as it said last; None until it said so.
-        self.acknowledged: int | None = None
-        # What is sent next; None until the slave has said where it is.
-        self.position: int | None = None
-        self._wire = master.wire(self)
-        # Of the frame that is being sent: what is left of its head and of its data.
-        self._head = b""
-        self._left = 0
-        self._file: tuple[int, int] | None = None  # start of the file that is read from, and its descriptor
-        self._is_blocked = False
-        self._read_at = self._wrote_at = time.monotonic()
-        self._is_open = True
-        self._loop.add_reader(sock, self._readable)
-
-    # What the slave says
-
-    def _readable(self) -> None:
-        try:
-            data = self._sock.recv(_READ)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as exc:
-            self.close(exc.strerror or str(exc))
-            return
-        if not data:
-            self.close("closed by the slave")
-            return
-        self._read_at = time.monotonic()
-        try:
-            answer, report = self._wire.read(data)
-        except RemoteProtocolError as exc:
-            self.refuse(str(exc))
-            return
-        if answer:
-            self._head += answer
-            self._send()
-        if report is not None:
-            self._reported(report)
-
-    def _reported(self, end: int) -> None:
-        log_end = int(self._log.end)
-        if end > log_end:
-            # It has what this log has not: to count that as acknowledged would be a lie, to send on a mixture.
-            self.refuse(f"its log ends at {end}, this one at {log_end}")
-            return
-        if self.position is None:
-            try:
-                self.position = self._wire.begin(end)
-            except CannotFollow as exc:
-                self.refuse(str(exc))
-                return
-            logger.info("slave %s follows from %d, %d bytes behind", self.peer, self.position, log_end - self.position)
-        self.acknowledged = end
-        self._master.reported(self, end)
-        self.grown()
-
-    # What it is told
-
-    def grown(self) -> None:
-        """Send what is there, unless the slave has yet to read what was sent."""
-        if self.position is not None and not self._is_blocked and self._is_open:
-            self._send()
-
-    def tell(self) -> None:
-        """Send a heartbeat now, unless a frame is under way."""
-        if self.position is not None and self._is_open and not (self._head or self._left):
-            self._head = self._wire.head(self.position, 0)
-            self.grown()
-
-    def _send(self) -> None:
-        if not self._is_open:
-            return
-        budget = _AT_ONCE
-        try:
-            while budget > 0 and self._has_frame():
-                if self._head:
-                    more = socket.MSG_MORE if self._left else 0
-                    self._head = self._head[self._sock.send(self._head, more) :]
-                else:
-                    budget -= self._send_data()
-                self._wrote_at = time.monotonic()
-        except (BlockingIOError, InterruptedError):
-            self._block()
-            return
-        except OSError as exc:
-            self.close(exc.strerror or str(exc))
-            return
-        self._unblock()
-        if budget <= 0:
-            self._loop.call_soon(self._send)
-
-    def _has_frame(self) -> bool:
-        """Whether a frame is under way, or there is enough for the next one."""
-        if self._head or self._left:
-            return True
-        if self.position is None:
-            return False
-        available = self._wire.reach(self.position) - self.position
-        if available <= 0:
-            return False
-        to_end_of_file = self._log.file_size - self.position % self._log.file_size
-        self._left = min(available, to_end_of_file, self._batch)
-        self._head = self._wire.head(self.position, self._left)
-        return True
-
-    def _send_data(self) -> int:
-        assert self.position is not None
-        start = self.position - self.position % self._log.file_size
-        sent = os.sendfile(self._sock.fileno(), self._descriptor(start), self.position - start, self._left)
-        self.position += sent
-        self._left -= sent
-        return sent
-
-    def _descriptor(self, start: int) -> int:
-        if self._file is None or self._file[0] != start:
-            self._close_file()
-            segment = self._log.segment_at(start)
-            if segment is None:
-                raise OSError(0, f"the file of {start} was deleted before it could be sent")
-            self._file = start, os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-        return self._file[1]
-
-    def _block(self) -> None:
-        if not self._is_blocked:
-            self._is_blocked = True
-            self._loop.add_writer(self._sock, self._send)
-
-    def _unblock(self) -> None:
-        if self._is_blocked:
-            self._is_blocked = False
-            self._loop.remove_writer(self._sock)
-
-    # Its end
-
-    def look(self, now: float, heartbeat: float, silence: float) -> None:
-        """Send a heartbeat if nothing was sent for a while; close if nothing was heard for a longer one."""
-        if now - self._read_at > silence:
-            self.close(f"silent for {silence:g} s")
-        elif now - self._wrote_at > heartbeat:
-            self.tell()
-
-    def refuse(self, reason: str) -> None:
-        self._close(reason, is_refusal=True)
-
-    def close(self, reason: str) -> None:
-        self._close(reason, is_refusal=False)
-
-    def _close(self, reason: str, *, is_refusal: bool) -> None:
-        if not self._is_open:
-            return
-        self._is_open = False
-        self._loop.remove_reader(self._sock)
-        self._unblock()
-        self._close_file()
-        with contextlib.suppress(OSError):
-            self._sock.close()
-        self._master.closed(self, reason, is_refusal=is_refusal)
-
-    def _close_file(self) -> None:
-        if self._file is not None:
-            os.close(self._file[1])
-            self._file = None
+def host_of(address: str) -> str:
+    return address.rpartition(":")[0]

@@ -55,7 +55,8 @@ _STEP = 1000  # groups whose offsets are merged in one turn
 class MetadataCopy:
     """Copies while it `run`s. `master` gives the master's address for clients, `interval` the milliseconds in between.
 
-    `timers` is None where this broker has none. What the master refuses, or does not know, is left out.
+    `has_left` says whether the master said that it stops. `timers` is None where this broker has none. What the master
+    refuses, or does not know, is left out.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class MetadataCopy:
         master: Callable[[], str | None],
         interval: Callable[[], int],
         *,
+        has_left: Callable[[], bool],
         state: BrokerState,
         tables: Tables,
         modes: RequestModes,
@@ -75,6 +77,7 @@ class MetadataCopy:
         self._client = client
         self._master = master
         self._interval = interval
+        self._has_left = has_left
         self._state = state
         self._tables = tables
         self._modes = modes
@@ -111,7 +114,8 @@ class MetadataCopy:
             logger.debug("%s not copied from master %s: %s", what, address, exc)
         except (OSError, PyroMQError) as exc:
             if what not in self._failing:
-                logger.warning("%s not copied from master %s: %s; trying again", what, address, exc)
+                level = logging.INFO if self._has_left() else logging.WARNING
+                logger.log(level, "%s not copied from master %s: %s; trying again", what, address, exc)
             self._failing.add(what)
             return False
         self._failing.discard(what)

@@ -12,10 +12,16 @@ if TYPE_CHECKING:
 
 
 class Slaves:
-    """How far slaves have acknowledged the log. A slave is whatever it is called by; it counts once."""
+    """How far slaves have acknowledged the log.
+
+    A slave counts once, over however many connections it comes: by its broker id, if it has introduced itself. Of those
+    that have not, as RocketMQ's never do, all on one host count once, and not at all beside one that has: they may be
+    the same, and whoever asks for two copies wants two disks.
+    """
 
     def __init__(self) -> None:
-        self._ends: dict[Hashable, int] = {}
+        self._ends: dict[Hashable, int] = {}  # by connection
+        self._who: dict[Hashable, tuple[str, int | None]] = {}  # its host, and its broker id if that is known
         # Those who wait, in the order of the log: up to where, how many slaves, and whom to tell.
         self._waiting: deque[tuple[int, int, Callable[[], None]]] = deque()
 
@@ -27,16 +33,22 @@ class Slaves:
         """How much of the log some slave has; 0 without any."""
         return max(self._ends.values(), default=0)
 
-    def joined(self, slave: Hashable) -> None:
+    def joined(self, connection: Hashable, host: str) -> None:
         """A slave is connected. How far it is, it has yet to say."""
-        self._ends.setdefault(slave, 0)
+        self._ends[connection] = 0
+        self._who[connection] = host, None
 
-    def left(self, slave: Hashable) -> None:
-        self._ends.pop(slave, None)
+    def introduced(self, connection: Hashable, broker_id: int) -> None:
+        host, _ = self._who[connection]
+        self._who[connection] = host, broker_id
 
-    def acknowledged(self, slave: Hashable, end: int) -> None:
+    def left(self, connection: Hashable) -> None:
+        self._ends.pop(connection, None)
+        self._who.pop(connection, None)
+
+    def acknowledged(self, connection: Hashable, end: int) -> None:
         """A slave has the log up to `end`: those who waited for that are told, in their order."""
-        self._ends[slave] = end
+        self._ends[connection] = end
         while self._waiting:
             wanted, count, told = self._waiting[0]
             if self.having(wanted) < count:
@@ -46,7 +58,13 @@ class Slaves:
 
     def having(self, end: int) -> int:
         """How many slaves have the log up to `end`."""
-        return sum(reached >= end for reached in self._ends.values())
+        there = [connection for connection, reached in self._ends.items() if reached >= end]
+        if len(there) < 2:
+            return len(there)
+        known = {self._who[each] for each in there if self._who[each][1] is not None}
+        hosts = {host for host, _ in known}
+        others = {self._who[each][0] for each in there} - hosts
+        return len({broker_id for _, broker_id in known}) + len(others)
 
     def are_near(self, end: int, furthest_behind: int) -> bool:
         """Whether some slave is there that is not too far behind to be waited for."""

@@ -11,12 +11,15 @@ from pyromq.protocol.codes import RequestCode
 from .config import ReplicationConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
     from pyromq.store import MessageStore
 
     from ..config import LiveConfig
-    from .master import Master, SlaveLink
+    from .master import Master
+    from .slave_link import SlaveLink
 
 
 class Follows(Protocol):
@@ -33,8 +36,16 @@ class Follows(Protocol):
 class ReplicationStatus:
     """Of a master its slaves, of a slave (which has a `follower`) its master."""
 
-    def __init__(self, live: LiveConfig, store: MessageStore, master: Master, follower: Follows | None) -> None:
+    def __init__(
+        self,
+        live: LiveConfig,
+        store: MessageStore,
+        master: Master,
+        follower: Follows | None,
+        clock: Callable[[], int],
+    ) -> None:
         self._live = live
+        self._clock = clock
         self._store = store
         self._master = master
         self._follower = follower
@@ -70,8 +81,7 @@ class ReplicationStatus:
             return HARuntimeInfo(broker_role=role, ha_client_runtime_info=client, last_store_timestamp=newest)
         furthest = self._live.settings[ReplicationConfig].max_fall_behind
         connections = [self._connection(link, end, furthest) for link in self._master.links]
-        connections.sort(key=lambda each: each.since_timestamp)
-        now = time.time()
+        connections.sort(key=lambda each: -each.since_millis)
         return HARuntimeInfo(
             broker_role=role,
             ha_connection_info=connections,
@@ -80,7 +90,7 @@ class ReplicationStatus:
             master=True,
             master_commit_log_max_offset=end,
             refusals=[
-                HARefusal(addr=each.peer, millis_ago=max(int((now - each.at) * 1000), 0), reason=each.reason)
+                HARefusal(addr=each.peer, by_itself=each.is_own_choice, millis_ago=_millis(each.at), reason=each.reason)
                 for each in self._master.refusals
             ],
         )
@@ -91,7 +101,9 @@ class ReplicationStatus:
             addr=link.peer,
             diff=end - acknowledged,
             in_sync=link.acknowledged is not None and end - acknowledged < furthest,
-            since_timestamp=int(link.since * 1000),
+            since_millis=_millis(link.since),
+            since_timestamp=self._timestamp(link.since),
+            slave_id=None if link.slave is None else link.slave.broker_id,
             slave_ack_offset=acknowledged,
             transfer_from_where=link.position or 0,
             transferred_byte_in_second=self._speeds.get(link, 0),
@@ -101,15 +113,20 @@ class ReplicationStatus:
         is_following = follower.following is not None
         return HAClientInfo(
             is_activated=is_following,
-            last_read_timestamp=int(follower.read_at * 1000),
-            last_write_timestamp=int(follower.wrote_at * 1000),
+            last_read_timestamp=self._timestamp(follower.read_at),
+            last_write_timestamp=self._timestamp(follower.wrote_at),
             master_addr=follower.following or "",
             master_flush_offset=follower.master_end,
             max_offset=end,
             problem=follower.problem,
-            since_timestamp=int(follower.since * 1000) if is_following else 0,
+            since_millis=_millis(follower.since) if is_following else None,
+            since_timestamp=self._timestamp(follower.since) if is_following else 0,
             transferred_byte_in_second=self._speeds.get(None, 0),
         )
+
+    def _timestamp(self, at: float) -> int:
+        """When `at` was, by the clock as it is set now; 0 if it never was."""
+        return self._clock() - _millis(at) if at else 0
 
     def collect(self) -> dict[str, str]:
         """Keys of the runtime info, all of them ours: RocketMQ's has none."""
@@ -128,3 +145,8 @@ class ReplicationStatus:
                 f"{each.addr} {each.millis_ago // 1000} s ago: {each.reason}" for each in info.refusals
             )
         return table
+
+
+def _millis(at: float) -> int:
+    """How long ago a time of the monotonic clock was."""
+    return int((time.monotonic() - at) * 1000)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from pyromq.protocol.replication import FRAME_HEAD, ReportReader
+from pyromq.errors import RemoteProtocolError
+from pyromq.protocol.replication import FRAME_HEAD, REPORT, ReportReader
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from pyromq.store.commit_log import CommitLog
+
+
+_NO_SUCH_LOG = 1 << 56  # bytes; a report beyond that is none, but text for example
 
 
 class CannotFollow(Exception):
@@ -45,11 +49,13 @@ class Wire(Protocol):
 class Audience(Protocol):
     """Hears of the slaves of a master, each known by its connection."""
 
-    def joined(self, slave: Hashable) -> None: ...
+    def joined(self, connection: Hashable, host: str) -> None: ...
 
-    def left(self, slave: Hashable) -> None: ...
+    def introduced(self, connection: Hashable, broker_id: int) -> None: ...
 
-    def acknowledged(self, slave: Hashable, end: int) -> None: ...
+    def left(self, connection: Hashable) -> None: ...
+
+    def acknowledged(self, connection: Hashable, end: int) -> None: ...
 
 
 class PlainWire:
@@ -60,19 +66,30 @@ class PlainWire:
         self._reports = ReportReader()
 
     def read(self, data: bytes) -> tuple[bytes, int | None]:
-        return b"", self._reports.feed(data)
+        end = self._reports.feed(data)
+        if end is not None and not 0 <= end < _NO_SUCH_LOG:
+            raise RemoteProtocolError(f"it does not speak the protocol of replication, but sends {REPORT.pack(end)!r}")
+        return b"", end
 
     def begin(self, end: int) -> int:
+        wrong = misplaced(end, self._log)
+        if wrong is not None:
+            raise CannotFollow(wrong)
         log_end = int(self._log.end)
-        if end == 0:
-            # A fresh slave gets the newest file, as RocketMQ's masters do it; older files are not sent.
-            return log_end - log_end % self._log.file_size
-        if end < self._log.start:
-            raise CannotFollow(f"its log ends at {end}, this one begins at {self._log.start}")
-        return end
+        # A fresh slave gets the newest file, as RocketMQ's masters do it; older files are not sent.
+        return end or log_end - log_end % self._log.file_size
 
     def reach(self, position: int) -> int:
         return int(self._log.end)
 
     def head(self, position: int, size: int) -> bytes:
         return FRAME_HEAD.pack(position, size)
+
+
+def misplaced(end: int, log: CommitLog) -> str | None:
+    """Why a slave whose log ends there cannot get the rest of this one."""
+    if end > log.end:
+        return f"the slave's log ends at {end}, the master's at {log.end}"
+    if 0 < end < log.start:
+        return f"the slave's log ends at {end}, before the master's begins, at {log.start}"
+    return None

@@ -6,13 +6,18 @@ from .base import I32, I64, Body, written
 
 
 class HAConnectionInfo(Body, frozen=True, kw_only=True):
-    """A slave, as its master sees it. Ours: since when it is connected (epoch ms)."""
+    """A slave, as its master sees it. Ours: its id, if it told that, and since when it is connected.
+
+    `since_timestamp` is a time of the broker's clock, which may be wrong; `since_millis` is how long ago that was.
+    """
 
     addr: str = written("")
     diff: I64 = written(0)
     in_sync: bool = written(False)
+    since_millis: I64 = 0
     since_timestamp: I64 = 0
     slave_ack_offset: I64 = written(0)
+    slave_id: I64 | None = None
     transfer_from_where: I64 = written(0)
     transferred_byte_in_second: I64 = written(0)
 
@@ -27,14 +32,16 @@ class HAClientInfo(Body, frozen=True, kw_only=True):
     master_flush_offset: I64 = written(0)
     max_offset: I64 = written(0)
     problem: str | None = None
+    since_millis: I64 | None = None
     since_timestamp: I64 = 0
     transferred_byte_in_second: I64 = written(0)
 
 
 class HARefusal(Body, frozen=True, kw_only=True):
-    """A slave that its master sent away, and how long ago."""
+    """A slave that its master sent away, or that stays away by itself, and how long ago."""
 
     addr: str = written("")
+    by_itself: bool = False
     millis_ago: I64 = written(0)
     reason: str = written("")
 

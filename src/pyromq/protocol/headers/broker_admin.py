@@ -132,3 +132,36 @@ class GetSubscriptionGroupConfig(Header):
     """352 (5.x)"""
 
     group: str
+
+
+class ExchangeHAInfo(Header):
+    """906 (5.x). With `master_ha_address` a master tells a slave where it is, without it a slave asks.
+
+    The other fields are ours: who speaks, which connection of replication is its own, and how it stands with it.
+    RocketMQ's brokers skip them.
+    """
+
+    master_ha_address: str | None = None
+    master_address: str | None = None
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    broker_id: I64 | None = None
+    broker_addr: str | None = None
+    file_size: I64 | None = None
+    instance: str | None = None
+    ha_client_addr: str | None = None
+    log_end: I64 | None = None
+    problem: str | None = None
+    leaving: bool | None = None
+
+
+class ExchangeHAInfoReply(Header):
+    """RocketMQ's slaves need all of the first three. Ours: whose master this is, and why it refuses the slave."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: I64 | None = None
+    master_address: str | None = None
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    file_size: I64 | None = None
+    refusal: str | None = None

@@ -1,0 +1,248 @@
+"""The line from a master to one slave: what it reports, and what it is sent (docs/spec/ha.md 2.1).
+
+What lies in files goes from the page cache to the socket by `sendfile`; no byte of a message passes through Python. A
+slave that does not read costs its own connection and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from pyromq.errors import RemoteProtocolError
+from pyromq.protocol.replication import MAX_FRAME_DATA
+from pyromq.remoting.addresses import format_address
+
+from .wire import CannotFollow, misplaced
+
+if TYPE_CHECKING:
+    from pyromq.store.commit_log import CommitLog
+
+    from .introductions import Identity
+    from .master import Master
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 1 << 20  # bytes sent to one slave before others get their turn
+_READ = 4096
+_PAUSE = 0.05  # seconds between two portions, under flow control
+
+
+class SlaveLink:
+    """One connection of a slave."""
+
+    def __init__(self, sock: socket.socket, log: CommitLog, batch: int, master: Master) -> None:
+        self._sock = sock
+        self._log = log
+        self._batch = min(batch, MAX_FRAME_DATA)
+        self._master = master
+        self._loop = asyncio.get_running_loop()
+        self.peer = format_address(sock.getpeername()[:2])
+        # Who it is, if it said so, and whether it said that it will go.
+        self.slave: Identity | None = None
+        self.is_leaving = False
+        # Where the slave's log ends, as it said last; None until it said so.
+        self.acknowledged: int | None = None
+        # What is sent next; None until the slave has said where it is.
+        self.position: int | None = None
+        self._wire = master.wire(self)
+        # Of the frame that is being sent: what is left of its head and of its data.
+        self._head = b""
+        self._left = 0
+        self._file: tuple[int, int] | None = None  # start of the file that is read from, and its descriptor
+        self._is_blocked = False
+        self._pace = Pace()
+        self._going_on: asyncio.TimerHandle | None = None
+        # By the monotonic clock: what is shown must not depend on one that somebody sets.
+        self.since = self.read_at = self._wrote_at = time.monotonic()
+        self._is_open = True
+        self._loop.add_reader(sock, self._readable)
+
+    # What the slave says
+
+    def _readable(self) -> None:
+        try:
+            data = self._sock.recv(_READ)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as exc:
+            self.close(exc.strerror or str(exc))
+            return
+        if not data:
+            self.close("closed by the slave")
+            return
+        self.read_at = time.monotonic()
+        try:
+            answer, report = self._wire.read(data)
+        except RemoteProtocolError as exc:
+            self.refuse(str(exc))
+            return
+        if answer:
+            self._head += answer
+            self._send()
+        if report is not None:
+            self._reported(report)
+
+    def _reported(self, end: int) -> None:
+        log_end = int(self._log.end)
+        if end > log_end:
+            # To count that as acknowledged would be a lie, to send it the rest a mixture.
+            self.refuse(misplaced(end, self._log) or "")
+            return
+        if self.position is None:
+            try:
+                self.position = self._wire.begin(end)
+            except CannotFollow as exc:
+                self.refuse(str(exc))
+                return
+            logger.info("slave %s follows from %d, %d bytes behind", self.peer, self.position, log_end - self.position)
+            self._master.follows(self)
+        self.acknowledged = end
+        self._master.reported(self, end)
+        self.grown()
+
+    # What it is told
+
+    def grown(self) -> None:
+        """Send what is there, unless the slave has yet to read what was sent."""
+        if self.position is not None and not self._is_blocked and self._is_open:
+            self._send()
+
+    def tell(self) -> None:
+        """Send a heartbeat now, unless a frame is under way."""
+        if self.position is not None and self._is_open and not (self._head or self._left):
+            self._head = self._wire.head(self.position, 0)
+            self.grown()
+
+    def _send(self) -> None:
+        if not self._is_open:
+            return
+        budget, rate = _AT_ONCE, self._master.bytes_per_second
+        if rate:
+            budget = min(budget, self._pace.left(rate, time.monotonic()))
+        try:
+            while budget > 0 and self._has_frame():
+                if self._head:
+                    more = socket.MSG_MORE if self._left else 0
+                    self._head = self._head[self._sock.send(self._head, more) :]
+                else:
+                    sent = self._send_data(budget)
+                    budget -= sent
+                    self._pace.spend(sent)
+                self._wrote_at = time.monotonic()
+        except (BlockingIOError, InterruptedError):
+            self._block()
+            return
+        except OSError as exc:
+            self.close(exc.strerror or str(exc))
+            return
+        self._unblock()
+        if budget > 0:
+            return
+        if not rate:
+            self._loop.call_soon(self._send)
+        elif self._going_on is None:
+            self._going_on = self._loop.call_later(_PAUSE, self._go_on)
+
+    def _go_on(self) -> None:
+        self._going_on = None
+        self.grown()
+
+    def _has_frame(self) -> bool:
+        """Whether a frame is under way, or there is enough for the next one."""
+        if self._head or self._left:
+            return True
+        if self.position is None:
+            return False
+        available = self._wire.reach(self.position) - self.position
+        if available <= 0:
+            return False
+        to_end_of_file = self._log.file_size - self.position % self._log.file_size
+        self._left = min(available, to_end_of_file, self._batch)
+        self._head = self._wire.head(self.position, self._left)
+        return True
+
+    def _send_data(self, most: int) -> int:
+        assert self.position is not None
+        start = self.position - self.position % self._log.file_size
+        count = min(self._left, most)
+        sent = os.sendfile(self._sock.fileno(), self._descriptor(start), self.position - start, count)
+        self.position += sent
+        self._left -= sent
+        return sent
+
+    def _descriptor(self, start: int) -> int:
+        if self._file is None or self._file[0] != start:
+            self._close_file()
+            segment = self._log.segment_at(start)
+            if segment is None:
+                raise OSError(0, f"the file of {start} was deleted before it could be sent")
+            self._file = start, os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._file[1]
+
+    def _block(self) -> None:
+        if not self._is_blocked:
+            self._is_blocked = True
+            self._loop.add_writer(self._sock, self._send)
+
+    def _unblock(self) -> None:
+        if self._is_blocked:
+            self._is_blocked = False
+            self._loop.remove_writer(self._sock)
+
+    # Its end
+
+    def look(self, now: float, heartbeat: float, silence: float) -> None:
+        """Send a heartbeat if nothing was sent for a while; close if nothing was heard for a longer one."""
+        if now - self.read_at > silence:
+            self.close(f"silent for {silence:g} s")
+        elif now - self._wrote_at > heartbeat:
+            self.tell()
+
+    def refuse(self, reason: str) -> None:
+        self._close(reason, is_refusal=True)
+
+    def close(self, reason: str) -> None:
+        self._close(reason, is_refusal=False)
+
+    def _close(self, reason: str, *, is_refusal: bool) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._loop.remove_reader(self._sock)
+        self._unblock()
+        if self._going_on is not None:
+            self._going_on.cancel()
+        self._close_file()
+        with contextlib.suppress(OSError):
+            self._sock.close()
+        self._master.closed(self, reason, is_refusal=is_refusal)
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            os.close(self._file[1])
+            self._file = None
+
+
+class Pace:
+    """How many bytes may go at a time, so that no second has more than its rate. Decides only."""
+
+    def __init__(self) -> None:
+        self._left = 0.0
+        self._at = -math.inf
+
+    def left(self, rate: int, now: float) -> int:
+        """The bytes that may go now. What was not used for a while does not add up to more than a portion."""
+        portion = max(rate * 2 * _PAUSE, 1.0)
+        self._left = min(self._left + (now - self._at) * rate, portion)
+        self._at = now
+        return int(self._left)
+
+    def spend(self, count: int) -> None:
+        self._left -= count
