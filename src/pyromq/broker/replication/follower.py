@@ -109,11 +109,15 @@ class Follower:
             if masters.ha_address is not None:
                 try:
                     await self._attempt(masters.ha_address, masters)
-                except (Diverged, Refused, CannotKeep) as exc:
+                except Refused as exc:
+                    self._note(str(exc))
+                except (Diverged, CannotKeep) as exc:
                     await self._stay_away(str(exc))
-                except (OSError, PyroMQError) as exc:
+                except OSError as exc:
                     self._note(f"master {masters.ha_address} {self._is_away(exc)}")
-                    pause = _LOOK if isinstance(exc, OSError) else _RETRY
+                    pause = _LOOK
+                except PyroMQError as exc:
+                    await self._stay_away(f"master {masters.ha_address} cannot be followed: {exc}")
                 self._forget()
             await self._pause(masters, pause)
 
@@ -339,7 +343,7 @@ class _Feed(asyncio.Protocol):
     def look(self, heartbeat: float, silence: float) -> None:
         now = time.monotonic()
         if now - self._read_at > silence:
-            self._end(RemoteProtocolError(f"silent for {silence:g} s"))
+            self._end(TimeoutError(f"silent for {silence:g} s"))
         elif now - self._wrote_at > heartbeat:
             self._report()
 
