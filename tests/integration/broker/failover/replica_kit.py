@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.unit.store.kit import message, small
 
@@ -17,6 +17,7 @@ from pyromq.broker.failover.role import InSyncSet
 from pyromq.broker.replication.config import ReplicationConfig
 from pyromq.errors import broker_error
 from pyromq.protocol.codes import ResponseCode
+from pyromq.remoting import format_address, split_address
 from pyromq.store import MessageStore, PutStatus
 from pyromq.store.metadata.epochs import EPOCH_FILE, EpochTable
 from pyromq.testing import FaultyDisk
@@ -29,7 +30,7 @@ PATIENCE = 20.0
 
 async def eventually(condition: Callable[[], object], patience: float = PATIENCE) -> None:
     async with asyncio.timeout(patience):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - stores have no events
             await asyncio.sleep(0.002)
 
 
@@ -52,7 +53,7 @@ class Controllers:
         self.master = broker_id
         self.in_sync = InSyncSet(frozenset({broker_id}), self.in_sync.epoch + 1)
 
-    def alter_for(self, master: int, epoch: int, current: Callable[[], InSyncSet]) -> object:
+    def alter_for(self, master: int, epoch: int, current: Callable[[], InSyncSet]) -> Any:
         async def alter(members: frozenset[int]) -> InSyncSet:
             self.requests.append(members)
             await asyncio.sleep(0)
@@ -202,6 +203,7 @@ class Replica:
     def send(self, body, told, topic="T"):
         """Store a message; `told` is called once it is acknowledged."""
         end = self.append(body, topic)
+        assert self.keeper is not None
         self.keeper.when_had(end, told)
         return end
 
@@ -227,6 +229,62 @@ class Replica:
     def check(self):
         found = [str(finding) for finding in self.store.check() if finding.severity.name != "NOTE"]
         assert found == [], found
+
+
+class Line:
+    """A line to a master that breaks after so many bytes, wherever that is. None of them gets lost before."""
+
+    def __init__(self, target: str, budget: int) -> None:
+        self._target = split_address(target)
+        self.budget = budget
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> str:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return format_address(self._server.sockets[0].getsockname())
+
+    async def close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        writers = [writer]
+        try:
+            up_reader, up_writer = await asyncio.open_connection(*self._target)
+            writers.append(up_writer)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._pass(reader, up_writer))
+                tasks.create_task(self._pass(up_reader, writer))
+        except* (OSError, _Broken):
+            pass
+        finally:
+            for each in writers:
+                each.close()
+            for each in writers:
+                with contextlib.suppress(OSError):
+                    await each.wait_closed()
+            self._tasks.discard(task)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            data = data[: max(self.budget, 0)]
+            self.budget -= len(data)
+            writer.write(data)
+            await writer.drain()
+            if self.budget <= 0:
+                break
+        raise _Broken
+
+
+class _Broken(Exception):
+    pass
 
 
 def same(*replicas):
