@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import NotDecided, NotLeader
 
-from .liveness import DEFAULT_TIMEOUT, BrokerKey
+from .liveness import DEFAULT_TIMEOUT, LONGEST_GAP, BrokerKey
 from .replicas import ElectMasterEvent
 from .verdicts import NOBODY, Refusal, elect_master
 
@@ -31,9 +31,7 @@ logger = logging.getLogger(__name__)
 # Seconds.
 AFTER_START = DEFAULT_TIMEOUT
 _PAUSE = 0.1
-# A wake-up that comes this much too late means that the whole process stood still.
-_LATE = 0.5
-_LONGEST_SLEEP = 0.5
+_LONGEST_SLEEP = LONGEST_GAP / 2
 _JUST_AFTER = 0.001
 
 
@@ -104,12 +102,8 @@ class Elections:
         self._wanted.put_nowait(name)
 
     async def _watch_silent(self, close: Callable[[Hashable], None]) -> None:
-        due = self._clock()
         while True:
             now = self._clock()
-            if now - due > _LATE:
-                logger.warning("this process stood still for %.1f s; brokers get that time in addition", now - due)
-                self._liveness.paused(now - due)
             keys, connections = self._liveness.expire(now)
             self.inactive(keys, "silent for too long")
             for connection in connections:
@@ -117,9 +111,7 @@ class Elections:
             interval = self._settings.config.scan_not_active_broker_interval / 1000
             end = self._liveness.next_end()
             until_end = interval if end is None else max(end - now, 0) + _JUST_AFTER
-            pause = min(interval, until_end, _LONGEST_SLEEP)
-            due = now + pause
-            await asyncio.sleep(pause)
+            await asyncio.sleep(min(interval, until_end, _LONGEST_SLEEP))
 
     async def _watch_masters(self) -> None:
         while True:

@@ -1,19 +1,46 @@
 """Who is alive: brokers beat (904), and the connection they beat over is open (docs/spec/controller.md 3.2).
 
-Kept in memory only. All times are seconds of one monotonic clock.
+Kept in memory only. All times are seconds of one `SteadyClock`.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from .election import LOWEST_PRIORITY, Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT = 10.0
+# Somebody looks at the clock more often than this, unless the whole process stands still.
+LONGEST_GAP = 1.0
+
+
+class SteadyClock:
+    """Seconds in which this process was able to listen.
+
+    After a pause (SIGSTOP, a suspended machine) everybody would seem silent, while what they sent is still unread. So a
+    pause counts as one second at most: masters are replaced later then, never too early.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last = clock()
+        self._left_out = 0.0
+
+    def __call__(self) -> float:
+        now = self._clock()
+        pause = now - self._last - LONGEST_GAP
+        self._last = now
+        if pause > 0:
+            self._left_out += pause
+            logger.warning("this process stood still for %.1f s; brokers get that time in addition", pause)
+        return now - self._left_out
 
 
 class BrokerKey(NamedTuple):
@@ -82,11 +109,6 @@ class Liveness:
     def next_end(self) -> float | None:
         """When the next time-out ends; None if nobody is alive."""
         return min((entry.until for _, entry in self._entries()), default=None)
-
-    def paused(self, seconds: float) -> None:
-        """This process stood still for so long: what brokers sent meanwhile is still unread."""
-        for _, entry in self._entries():
-            entry.last += seconds
 
     def _entries(self) -> Iterator[tuple[BrokerKey, _Entry]]:
         for (cluster, name), entries in self._groups.items():

@@ -93,6 +93,16 @@ class BrokerProcessors:
         timeout = timeout if timeout > 0 else DEFAULT_TIMEOUT
         if self._liveness.beat(key, connection, standing, timeout, self._clock()):
             logger.info("broker alive name=%s id=%d addr=%s cluster=%s", name, key.id, address, cluster)
+            group = self._decisions.groups.get(name)
+            if group is not None and standing.epoch > group.master_epoch:
+                logger.error(
+                    "broker %d of %s knows epoch %d, this controller only %d: its journal is not the one that brokers "
+                    "obeyed before; they ignore it until its epochs are larger",
+                    key.id,
+                    name,
+                    standing.epoch,
+                    group.master_epoch,
+                )
         return request.reply(remark="Heart beat success")
 
     def metadata_info(self, connection: Connection, request: Command) -> Command:

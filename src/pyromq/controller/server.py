@@ -31,7 +31,7 @@ from .config import ControllerConfig, LiveSettings, Store, check_settings, contr
 from .decisions import Peer, Turns
 from .elections import Elections
 from .journal import Journal
-from .liveness import Liveness
+from .liveness import Liveness, SteadyClock
 from .notices import RoleNotices
 from .processors import BrokerProcessors, GroupProcessors
 from .requests import RULES
@@ -61,7 +61,7 @@ class Controller(Service):
         """Raises ConfigError for settings that no controller can have."""
         check_settings(settings)
         self._settings = LiveSettings(settings)
-        self._clock = clock
+        self._clock = SteadyClock(clock)
         self._me, _ = controllers(settings)
         self._liveness = Liveness()
         self._server: RemotingServer | None = None

@@ -166,11 +166,11 @@ async def test_a_restart_keeps_everything_and_deposes_nobody_before_all_were_hea
         one.id, two.id = 1, 2
         # The slave is heard long before the master.
         await two.beat(timeout=60_000)
-        clock.advance(9.9)
+        await passes(9.9, scene, clock)
         await looked_at_all_groups(scene, clock)
         assert await scene.info() == before
         await one.beat(timeout=60_000)
-        clock.advance(0.2)
+        await passes(0.2, scene, clock)
         await looked_at_all_groups(scene, clock)
         assert await scene.info() == before
 
@@ -185,11 +185,34 @@ async def test_a_master_that_stays_away_after_a_restart_is_replaced_when_the_wai
         two = await scene.broker()
         two.id = 2
         await two.beat(timeout=60_000)
-        clock.advance(9.9)
+        await passes(9.9, scene, clock)
         await looked_at_all_groups(scene, clock)
         assert await scene.info() == before
-        clock.advance(0.2)
+        await passes(0.2, scene, clock)
         assert (await scene.until(lambda info: info["master"] == 2))["epoch"] == 2
+
+
+async def test_a_controller_that_stood_still_deposes_nobody(start):
+    clock = Clock()
+    async with start("scanInactiveMasterInterval=20", clock=clock) as scene:
+        one, two = await scene.group(2)
+        await one.alter([1, 2])
+        before = await scene.info()
+        clock.advance(60)
+        await looked_at_all_groups(scene, clock)
+        assert await scene.info() == before
+        await two.beat()
+        await passes(9.5, scene, clock)
+        assert (await scene.until(lambda info: info["master"] == 2))["epoch"] == 2
+
+
+async def passes(seconds, scene, clock):
+    """Time goes by, and the controller notices: one that does not look at its clock for a second stood still."""
+    while seconds > 0:
+        step = min(seconds, 0.5)
+        clock.advance(step)
+        await scene.call(1006, {}, b'["b"]')
+        seconds -= step
 
 
 async def looked_at_all_groups(scene, clock):
@@ -250,3 +273,15 @@ async def test_many_groups_lose_their_masters_at_once(scene):
     await asyncio.gather(*(one.dies() for one, _ in groups))
     for _, two in groups:
         assert (await scene.until(lambda info: info["master"] == 2, two.name))["epoch"] == 2
+
+
+async def test_brokers_that_obeyed_another_journal_are_told_of_in_the_log(scene, caplog):
+    [one] = await scene.group(1)
+    again = await scene.broker()
+    again.id = 2
+    await again.beat(epoch=1)
+    assert "its journal is not the one" not in caplog.text
+    again.id = 3
+    await again.beat(epoch=5)
+    assert "broker 3 of b knows epoch 5, this controller only 1: its journal is not the one" in caplog.text
+    assert (await one.info())["epoch"] == 1

@@ -94,3 +94,17 @@ def test_people_are_told_how_much_is_wrong(tmp_path, capsys):
     file.write_text("brokerName=a\n")
     assert config.main(["validate", str(file)]) == 0
     assert "1 settings of a broker: no problems" in capsys.readouterr().out
+
+
+def test_a_controllers_file_is_known_by_its_keys(validate):
+    code, [(line, level, _, remark)] = validate("controllerDLegerPeers=n0-a:1;n1-b:2\nscanInactiveMasterInterval=100\n")
+    assert (code, line, level) == (1, 1, "error")
+    assert "more than one needs controllerStore=etcd" in remark
+
+
+def test_a_name_server_with_a_controller_reads_the_settings_of_both(validate):
+    keys = "enableControllerInNamesrv=true\nlistenPort=9876\n"
+    assert validate(keys + "controllerDLegerPeers=n0-a:1\ncontrollerStorePath=/var/lib/controller\n") == (0, [])
+    code, [(_, level, _, remark)] = validate(keys + "controllerDLegerPeers=nowhere\n")
+    assert (code, level) == (1, "error")
+    assert "is not of the form n0-host:port" in remark

@@ -6,6 +6,9 @@ import pytest
 
 from pyromq.broker.config import BrokerConfig, BrokerRole, BrokerServerConfig
 from pyromq.cli.servers.up import Plan
+from pyromq.controller import ControllerConfig
+from pyromq.controller.config import controllers
+from pyromq.controller.decisions import Peer
 from pyromq.namesrv import NamesrvConfig
 from pyromq.remoting import ServerConfig
 from pyromq.store.config import StoreConfig
@@ -129,3 +132,18 @@ def test_only_this_machine_can_connect_unless_it_is_told_to_listen_elsewhere(pla
 def test_further_brokers_listen_where_the_first_does(plan):
     [member] = plan(brokers=2).further_brokers(9876, 10911, [])
     assert member.environ["PYROMQ_BIND_ADDRESS"] == "127.0.0.1"
+
+
+def test_a_controller_runs_beside_the_name_server_if_it_is_asked_for(plan, tmp_path):
+    assert plan().controller() is None
+    made = plan("enableControllerInNamesrv=true", "scanInactiveMasterInterval=100", advertise="example.org")
+    settings = made.controller()
+    assert settings is not None
+    assert controllers(settings)[0] == Peer("n0", "example.org:9878")
+    config = settings[ControllerConfig]
+    assert (config.store_path, config.scan_inactive_master_interval) == (str(tmp_path / "controller"), 100)
+    assert settings[ServerConfig].bind_address == "127.0.0.1"
+    assert made.broker(0, 9876, 10911).unknown == {}
+    elsewhere = plan("enableControllerInNamesrv=true", "controllerDLegerPeers=n0-mq:7").controller()
+    assert elsewhere is not None
+    assert controllers(elsewhere)[0].address == "mq:7"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pyromq.controller.election import Standing
-from pyromq.controller.liveness import DEFAULT_TIMEOUT, BrokerKey, Liveness, standing_of
+from pyromq.controller.liveness import DEFAULT_TIMEOUT, BrokerKey, Liveness, SteadyClock, standing_of
+from pyromq.testing import Clock
 
 A, B = BrokerKey("c", "b", 1), BrokerKey("c", "b", 2)
 
@@ -65,12 +66,19 @@ def test_an_old_connection_may_close_after_a_broker_came_back_over_a_new_one():
     assert liveness.connection_closed(two) == [A]
 
 
-def test_a_pause_of_the_controller_is_not_held_against_brokers():
-    liveness, wire = Liveness(), Wire()
-    beat(liveness, A, 0, over=wire)
-    liveness.paused(30)
-    assert liveness.is_alive(A, 40)
-    assert liveness.expire(40) == ([], [])
+def test_a_pause_of_the_controller_is_not_held_against_brokers(caplog):
+    clock = Clock(100.0)
+    steady, liveness, wire = SteadyClock(clock), Liveness(), Wire()
+    beat(liveness, A, steady(), over=wire)
+    clock.advance(30)
+    assert liveness.expire(steady()) == ([], [])
+    assert "stood still for 29.0 s" in caplog.text
+    # From there on time passes as usual.
+    for _ in range(9):
+        clock.advance(1)
+        assert liveness.is_alive(A, steady())
+    clock.advance(0.1)
+    assert not liveness.is_alive(A, steady())
 
 
 def test_absent_fields_count_least():
