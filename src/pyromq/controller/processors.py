@@ -39,6 +39,7 @@ from pyromq.protocol.headers import (
     GetReplicaInfo,
     GetReplicaInfoReply,
 )
+from pyromq.remoting import with_body
 
 from . import verdicts
 from .liveness import DEFAULT_TIMEOUT, BrokerKey, standing_of
@@ -128,21 +129,20 @@ class GroupProcessors:
 
     def table(self) -> dict[int, Processor]:
         served: dict[int, Processor] = {
-            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: self.alter_sync_state_set,
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: with_body(SyncStateSet.decode, self.alter_sync_state_set),
             RequestCode.CONTROLLER_ELECT_MASTER: self.elect_master,
             RequestCode.CONTROLLER_REGISTER_BROKER: self.register_broker,
             RequestCode.CONTROLLER_GET_REPLICA_INFO: self.replica_info,
-            RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: self.sync_state_data,
+            RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: with_body(_names, self.sync_state_data),
             RequestCode.CLEAN_BROKER_DATA: self.clean_broker_data,
             RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: self.next_broker_id,
             RequestCode.CONTROLLER_APPLY_BROKER_ID: self.apply_broker_id,
         }
         return {code: _with_fields(self._if_leader(processor)) for code, processor in served.items()}
 
-    async def alter_sync_state_set(self, connection: Connection, request: Command) -> Command:
+    async def alter_sync_state_set(self, connection: Connection, request: Command, body: SyncStateSet) -> Command:
         header = request.header(AlterSyncStateSet)
         name, _, _ = header.broker_name, header.master_broker_id, header.master_epoch
-        body = SyncStateSet.decode(request.body_bytes)
         verdict, group = await self._decide(
             name, lambda group: verdicts.alter_sync_state_set(group, header, body, self._elections.standings(group))
         )
@@ -211,15 +211,9 @@ class GroupProcessors:
         header = GetReplicaInfoReply(group.master_epoch, group.master, group.address_of(group.master))
         return request.reply(header=header, body=_set_of(group))
 
-    def sync_state_data(self, connection: Connection, request: Command) -> Command:
-        names = fastjson.loads(request.body_bytes) if request.body_bytes else None
-        if not names:
-            raise ServerError("not set any response code")
-        if not isinstance(names, list):
-            raise RemoteProtocolError("the body must be a list of broker names")
-        groups = [
-            self._decisions.groups[name] for name in names if isinstance(name, str) and name in self._decisions.groups
-        ]
+    def sync_state_data(self, connection: Connection, request: Command, names: list[str]) -> Command:
+        known = self._decisions.groups
+        groups = [known[name] for name in names if name in known]
         table = {group.name: _replicas(group, self._elections.standings(group)) for group in groups}
         return request.reply(body=BrokerReplicasInfo(replicas_info_table=table).encode())
 
@@ -268,6 +262,16 @@ class GroupProcessors:
             return processor(connection, request)
 
         return serve
+
+
+def _names(content: bytes) -> list[str]:
+    """The broker names that are asked for, each once."""
+    names = fastjson.loads(content) if content else None
+    if not names:
+        raise ServerError("not set any response code")
+    if not isinstance(names, list):
+        raise RemoteProtocolError("the body must be a list of broker names")
+    return [*dict.fromkeys(map(str, names))]
 
 
 def _with_fields(processor: Processor) -> Processor:

@@ -110,6 +110,7 @@ class Controller(Service):
         server.bind()
         try:
             self._server = server
+            self._liveness = Liveness()
             self._me = Peer(self._me.id, f"{host}:{server.port}")
             decisions = self._decisions()
             async with RemotingClient(tls=tls) as client, _kept(decisions) as keeping:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from typing import Any
 
 import pytest
 
+from pyromq.controller import processors as processors_module
 from pyromq.controller import server as server_module
+from pyromq.controller.journal import Journal
 from pyromq.controller.requests import RULES
 
 REJECTING = "Rejecting alter syncStateSet request because the"
@@ -38,8 +42,40 @@ class TestCommon:
         ],
     )
     async def test_a_missing_field_is_named(self, code, ext, missing, scene):
-        reply = await scene.call(code, ext)
+        reply = await scene.call(code, ext, b"{}" if code == 1001 else b"")
         assert (reply.code, reply.remark) == (1, f"the custom field <{missing}> is null")
+
+    async def test_who_does_not_lead_says_so(self, scene, monkeypatch):
+        monkeypatch.setattr(Journal, "is_leader", property(lambda self: False))
+        monkeypatch.setattr(Journal, "leader", None)
+        ext = {"brokerName": "b", "clusterName": "c"}
+        for code in (1001, 1002, 1003, 1004, 1006, 1011, 1012, 1013):
+            reply = await scene.call(code, ext)
+            assert (reply.code, reply.remark) == (2007, "The controller is not in leader state")
+        assert (await scene.call(1010)).code == 0
+        reply = await scene.call(1005)
+        assert (reply.code, reply.ext["isLeader"]) == (0, "false")
+        assert not {"controllerLeaderId", "controllerLeaderAddress"} & reply.ext.keys()
+        broker = await scene.broker()
+        broker.id = 1
+        await broker.beat()
+
+    async def test_a_disk_that_hangs_is_told_in_time(self, scene, monkeypatch):
+        monkeypatch.setattr(processors_module, "_DECISION_TIMEOUT", 0.1)
+        broker = await scene.broker()
+        going_on = threading.Event()
+        with monkeypatch.context() as disk:
+            disk.setattr(os, "fsync", lambda descriptor: going_on.wait(30))
+            reply = await broker.call(1013, {"appliedBrokerId": 1, "registerCheckCode": "h:1;1"})
+            assert (reply.code, reply.remark) == (1, "no decision on b within 0.1 s")
+            # Nobody is told what is not on disk, and nothing is decided on top of it.
+            assert (await scene.call(1004, {"brokerName": "b"})).code == 2008
+            reply = await broker.call(1013, {"appliedBrokerId": 1, "registerCheckCode": "h:2;1"})
+            assert (reply.code, reply.remark) == (1, "another decision on b is under way")
+            going_on.set()
+            while (await scene.call(1004, {"brokerName": "b"})).code:
+                pass
+        assert (await broker.call(1013, {"appliedBrokerId": 1, "registerCheckCode": "h:2;1"})).code == 2014
 
     async def test_the_table_has_every_code_that_is_served_and_no_other(self, start, monkeypatch):
         codes: set[int] = set()
