@@ -222,7 +222,8 @@ class Following:
         self._retry = _FIRST_RETRY
         end = self.end
         self.master_end = max(self.master_end, end)
-        for queue in self._store.confirm(min(piece.head.confirmed, end)):
+        # A part of a record is not confirmed: it is cut off if the rest does not come.
+        for queue in self._store.confirm(min(piece.head.confirmed, end - self._store.torn)):
             self._arrived(queue)
 
 

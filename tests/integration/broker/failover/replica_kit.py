@@ -239,6 +239,7 @@ class Line:
         self.budget = budget
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def open(self) -> str:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -247,18 +248,21 @@ class Line:
     async def close(self) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in tuple(self._writers):
+            writer.close()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         writers = [writer]
+        self._writers.add(writer)
         try:
             up_reader, up_writer = await asyncio.open_connection(*self._target)
             writers.append(up_writer)
+            self._writers.add(up_writer)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._pass(reader, up_writer))
                 tasks.create_task(self._pass(up_reader, writer))
@@ -266,6 +270,7 @@ class Line:
             pass
         finally:
             for each in writers:
+                self._writers.discard(each)
                 each.close()
             for each in writers:
                 with contextlib.suppress(OSError):

@@ -33,12 +33,15 @@ class Group(RuleBasedStateMachine):
         self.lines: dict[int, Line] = {}
         self.controllers = Controllers()
         self.count = 0
+        self.trace: list[object] = []
         self.acknowledged: dict[int, bytes] = {}  # by the end of the record
         self.seen: dict[int, bytes] = {}  # by offset in the queue
         self.confirmed = {1: 0, 2: 0, 3: 0}
         self.run(self._start())
 
     def run(self, coroutine):
+        # Sockets have their own time, so a failure may not come again; this is what led to it.
+        self.trace.append(coroutine.__qualname__)
         return self.runner.run(coroutine)
 
     async def _start(self):
@@ -54,6 +57,7 @@ class Group(RuleBasedStateMachine):
     @rule(count=st.integers(1, 20), size=st.sampled_from([1, 300]), by=st.none() | IDS)
     def send(self, count, size, by):
         """To the master, or to one that was."""
+        self.trace.append(("send", count, size, by))
         replica = self.master if by is None else self.replicas[by]
         if replica.leading is None:
             return
@@ -76,6 +80,7 @@ class Group(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 0.001, 0.01, 0.05]))
     def wait(self, seconds):
+        self.trace.append(("wait", seconds))
         self.run(asyncio.sleep(seconds))
 
     @rule()
@@ -94,6 +99,7 @@ class Group(RuleBasedStateMachine):
     @rule(number=IDS, budget=st.none() | st.integers(0, 3000))
     def follow(self, number, budget):
         """Follow the master, over a line that may break anywhere."""
+        self.trace.append(("follow", number, budget))
         replica = self.replicas[number]
         if self.master.leading is None or replica is self.master:
             return
@@ -116,6 +122,7 @@ class Group(RuleBasedStateMachine):
     @rule(number=IDS)
     def elect(self, number):
         """Make a member of the set the master. The old one goes on as if nothing had happened."""
+        self.trace.append(("elect", number))
         if number not in self.controllers.in_sync.members:
             return
         self.controllers.elect(number)
@@ -129,6 +136,7 @@ class Group(RuleBasedStateMachine):
     @rule(number=IDS)
     def crash(self, number):
         """Killed, and started again; nobody follows or leads until it is told."""
+        self.trace.append(("crash", number))
         replica = self.replicas[number]
         self.confirmed[number] = 0
 
@@ -140,6 +148,7 @@ class Group(RuleBasedStateMachine):
 
     @rule(number=IDS)
     def rest(self, number):
+        self.trace.append(("rest", number))
         self.run(self._rest(number))
 
     async def _rest(self, number):
@@ -150,10 +159,10 @@ class Group(RuleBasedStateMachine):
     @invariant()
     def what_is_seen_stays(self):
         for replica in self.replicas.values():
-            assert replica.store.confirmed >= self.confirmed[replica.id]
+            assert replica.store.confirmed >= self.confirmed[replica.id], self.trace
             self.confirmed[replica.id] = replica.store.confirmed
             for offset, body in enumerate(bodies(replica.store)):
-                assert self.seen.setdefault(offset, body) == body
+                assert self.seen.setdefault(offset, body) == body, self.trace
 
     def teardown(self) -> None:
         if not hasattr(self, "runner"):
@@ -186,10 +195,10 @@ class Group(RuleBasedStateMachine):
         for offset, body in enumerate(bodies(master.store)):
             physical, size, _ = queue.entry(offset)
             found[physical + size] = body
-            assert self.seen.get(offset, body) == body
-        assert len(self.seen) <= len(found)
+            assert self.seen.get(offset, body) == body, self.trace
+        assert len(self.seen) <= len(found), self.trace
         for end, body in self.acknowledged.items():
-            assert found.get(end) == body, f"{body!r} was acknowledged"
+            assert found.get(end) == body, (body, self.trace)
         assert_equal(*self.replicas.values())
         for each in self.replicas.values():
             assert bodies(each.store) == list(found.values())
