@@ -166,7 +166,7 @@ async def test_a_slave_that_begins_at_the_last_file(replica, peers):
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (Hello(3).encode() + report(700), "its log ends at 700, this one at 696"),
+        (Hello(3).encode() + report(700), "the slave's log ends at 700, the master's at 696"),
         (report(0), "before it says who it is"),
         (b"GET / HTTP/1.1\r\n\r\n", "a slave in the state"),
         (Hello(1).encode(), "this broker's own id"),
@@ -225,7 +225,7 @@ async def test_a_slave_with_stale_epochs_of_its_own_is_served(replica, peers):
 
 class PlayedMaster:
     def __init__(self):
-        self._slaves = asyncio.Queue()
+        self._slaves: asyncio.Queue[object] = asyncio.Queue()
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._came, "127.0.0.1", 0)

@@ -115,7 +115,7 @@ def serve(cluster, code, processor, broker="broker-a"):
     """Have a broker answer one kind of request otherwise; gives how it did before."""
     ports = cluster.brokers[broker]._ports
     before = ports._processors[code]
-    ports.serve({code: processor})
+    ports.serve({**ports._processors, code: processor})
     return before
 
 

@@ -222,7 +222,7 @@ def watch_slave(cluster, code=RequestCode.PULL_MESSAGE):
         seen.append(request)
         return before(connection, request)
 
-    ports.serve({code: watching})
+    ports.serve({**ports._processors, code: watching})
     return seen
 
 
