@@ -157,6 +157,9 @@ class Following:
         end = self.end
         # Without epochs nothing can be compared; a log from before the group failed over is taken to be the master's.
         common = epochs.common_end(end, greeting.epochs, greeting.end) if epochs.entries else end
+        if common is None and store.confirmed == 0:
+            # A master was replaced before its first message, and wrote on. Nobody was ever told of these bytes.
+            common = 0
         if common is None or common < store.log.start:
             parts = (
                 f"this log, {store.log.start} to {end} with the epochs {show(epochs.entries)}, has nothing in "
@@ -166,8 +169,7 @@ class Following:
             if not self._config().wipe:
                 raise NothingInCommon(parts)
             logger.error("%s; controllerWipeOnDivergence is set: all of it goes", parts)
-            await self._paused(self._wipe)
-            return
+            common = 0
         if common < store.confirmed:
             logger.error(
                 "%d bytes that were confirmed are cut off: the log of master %s ends at %d, or is another from %d on",
@@ -186,15 +188,13 @@ class Following:
     def _cut(self, end: int) -> None:
         # The log first: epochs of bytes that are gone do no harm, bytes without their epoch would.
         if end < self.end:
-            self._store.truncate(end)
+            if end:
+                self._store.truncate(end)
+            else:
+                self._store.wipe()  # the master may begin anywhere
         self._epochs.cut(end)
         if self._epochs.unsaved:
             self._epochs.save()
-
-    def _wipe(self) -> None:
-        self._store.wipe()
-        self._epochs.clear()
-        self._epochs.save()
 
     # What the master sends
 

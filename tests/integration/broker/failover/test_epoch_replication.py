@@ -103,12 +103,12 @@ async def test_an_old_master_cuts_off_what_nobody_else_has(replica):
     await new.follow(old.address)
     await in_set(old, 2)
     await eventually(lambda: new.store.confirmed == old.end)
+    new.controllers.elect(2)
     await new.rest()
     told = []
     for body in (b"lost", b"lost too"):
         old.send(body, lambda: told.append(1))
     parted = new.end
-    new.controllers.elect(2)
     await old.rest()
     await new.lead()
     await new.acknowledged(b"three")
@@ -185,6 +185,27 @@ async def test_logs_that_have_nothing_in_common_stay_as_they_are(replica):
     assert stranger.files() == before
     assert stranger.epochs.entries == ((3, 0),)
     assert bodies(stranger.store) == [b"other"]
+
+
+async def test_nothing_in_common_is_no_obstacle_while_nothing_was_confirmed(replica):
+    """The first master is replaced before the first message, and writes on: its epoch is in no other table."""
+    old = await leading(replica)
+    new = replica(2)
+    await new.follow(old.address)
+    await in_set(old, 2)
+    await eventually(lambda: new.epochs.entries == ((1, 0),))
+    new.controllers.elect(2)
+    await new.rest()
+    old.send(b"nobody has this", lambda: pytest.fail("acknowledged"))
+    await new.lead()
+    assert new.epochs.entries == ((2, 0),)
+    await new.acknowledged(b"one")
+    await old.follow(new.address)
+    await in_set(new, 1)
+    await eventually(lambda: same(old, new) and bodies(old.store) == [b"one"])
+    assert_equal(old, new)
+    await old.crash()
+    assert old.end == new.end
 
 
 async def test_a_log_with_nothing_in_common_is_wiped_on_demand(replica):
