@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
-from tests.integration.broker.failover.group_kit import FailoverGroup, in_sync, is_master, is_slave, new_controller
-from tests.integration.broker.life_kit import eventually, new_name_server
+from tests.integration.broker.failover.group_kit import in_sync, is_master, is_slave
+from tests.integration.broker.life_kit import eventually
 from tests.integration.broker.replication_kit import end
-
-
-@pytest.fixture
-async def group(tmp_path):
-    async with (
-        new_name_server(tmp_path) as name_server,
-        new_controller(tmp_path) as controller,
-        contextlib.AsyncExitStack() as life,
-    ):
-        yield FailoverGroup(tmp_path, name_server, controller, life)
 
 
 @pytest.mark.slow
