@@ -52,15 +52,22 @@ class Confirmed:
         self._hidden.append((end, [(queue, int(queue.next_offset)) for queue in queues]))
 
     def reach(self, offset: int) -> list[ConsumeQueue]:
-        """Let readers see up to `offset`; never less than before. Gives the queues that they see more of."""
+        """Let readers see up to `offset`; never less than before. Gives the queues that they see more of.
+
+        What was written together is shown together, once `offset` has passed all of it: where a slave got stuck within
+        a record, or a turn, nothing ends.
+        """
         if self.offset is None or offset <= self.offset:
             return []
-        self.offset = offset
         shown: dict[ConsumeQueue, None] = {}
         while self._hidden and self._hidden[0][0] <= offset:
-            for queue, next_offset in self._hidden.popleft()[1]:
+            end, queues = self._hidden.popleft()
+            self.offset = max(self.offset, end)
+            for queue, next_offset in queues:
                 queue.ceiling = next_offset
                 shown[queue] = None
+        if not self._hidden:
+            self.offset = offset
         return list(shown)
 
     def lift(self) -> list[ConsumeQueue]:

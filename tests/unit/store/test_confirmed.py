@@ -45,6 +45,19 @@ def test_part_of_a_message_is_not_a_message(stores):
     assert bodies(store) == [b"first"]
 
 
+def test_the_limit_is_where_a_record_ends(stores):
+    """Whatever slaves say: the rest of a record may never come, and then its beginning is cut off."""
+    store = stores.open()
+    store.limit_readers(0)
+    ends = [result.physical_offset + result.size for result in put(store, b"first", b"second")]
+    store.confirm(ends[0] - 1)
+    assert store.confirmed == 0
+    store.confirm(ends[0] + 1)
+    assert store.confirmed == ends[0]
+    store.confirm(ends[1])
+    assert store.confirmed == ends[1]
+
+
 def test_the_limit_never_goes_back(stores):
     store = stores.open()
     store.limit_readers(0)

@@ -149,6 +149,11 @@ class Following:
     def end(self) -> int:
         return int(self._store.log.end)
 
+    @property
+    def whole_end(self) -> int:
+        """Where the last whole record ends. A part of one is cut off if the rest does not come."""
+        return self.end - self._store.torn
+
     # Where the logs part
 
     async def _join(self, address: str, greeting: Greeting) -> None:
@@ -220,10 +225,8 @@ class Following:
         if piece.data:
             self._store.append_copy(piece.offset, piece.data)
         self._retry = _FIRST_RETRY
-        end = self.end
-        self.master_end = max(self.master_end, end)
-        # A part of a record is not confirmed: it is cut off if the rest does not come.
-        for queue in self._store.confirm(min(piece.head.confirmed, end - self._store.torn)):
+        self.master_end = max(self.master_end, self.end)
+        for queue in self._store.confirm(min(piece.head.confirmed, self.whole_end)):
             self._arrived(queue)
 
 
@@ -284,7 +287,7 @@ class _Feed(asyncio.Protocol):
         """Take what came, up to where the table of epochs has to be saved first."""
         if self._ended.done():
             return
-        before = self._following.end
+        before, whole_before = self._following.end, self._following.whole_end
         held, self._held = self._held, []
         try:
             for index, said in enumerate(held):
@@ -298,6 +301,7 @@ class _Feed(asyncio.Protocol):
             return
         if self._following.end != before:
             self._data_at = time.monotonic()
+        if self._following.whole_end != whole_before:
             self._report()
 
     def _take(self, said: Greeting | Piece) -> bool:
@@ -329,7 +333,7 @@ class _Feed(asyncio.Protocol):
     # What the master is told
 
     def _report(self) -> None:
-        self._write(REPORT.pack(TRANSFER, self._following.end))
+        self._write(REPORT.pack(TRANSFER, self._following.whole_end))
 
     def _write(self, data: bytes) -> None:
         self._wrote_at = time.monotonic()

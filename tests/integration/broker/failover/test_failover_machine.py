@@ -159,10 +159,10 @@ class Group(RuleBasedStateMachine):
     @invariant()
     def what_is_seen_stays(self):
         for replica in self.replicas.values():
-            assert replica.store.confirmed >= self.confirmed[replica.id], self.trace
+            assert replica.store.confirmed >= self.confirmed[replica.id], str(self.trace)
             self.confirmed[replica.id] = replica.store.confirmed
             for offset, body in enumerate(bodies(replica.store)):
-                assert self.seen.setdefault(offset, body) == body, self.trace
+                assert self.seen.setdefault(offset, body) == body, str(self.trace)
 
     def teardown(self) -> None:
         if not hasattr(self, "runner"):
@@ -195,10 +195,10 @@ class Group(RuleBasedStateMachine):
         for offset, body in enumerate(bodies(master.store)):
             physical, size, _ = queue.entry(offset)
             found[physical + size] = body
-            assert self.seen.get(offset, body) == body, self.trace
-        assert len(self.seen) <= len(found), self.trace
+            assert self.seen.get(offset, body) == body, str(self.trace)
+        assert len(self.seen) <= len(found), str(self.trace)
         for end, body in self.acknowledged.items():
-            assert found.get(end) == body, (body, self.trace)
+            assert found.get(end) == body, str((body, self.trace))
         assert_equal(*self.replicas.values())
         for each in self.replicas.values():
             assert bodies(each.store) == list(found.values())
