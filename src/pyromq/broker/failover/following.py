@@ -212,6 +212,7 @@ class Following:
                 raise RemoteProtocolError(f"the master sent epoch {show((epoch,))} after {show((last,))}")
         elif epoch.epoch >= 0:
             epochs.append(epoch)
+            epochs.drop_before(int(self._store.log.start))
         return epochs.unsaved
 
     def save_epochs(self) -> Awaitable[None]:

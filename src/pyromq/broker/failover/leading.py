@@ -48,6 +48,7 @@ def begin_epoch(store: MessageStore, epochs: EpochTable, epoch: int) -> None:
         # Without a table this is the first epoch; all that was written before belongs to it, or no slave could be
         # sent it.
         epochs.append(Epoch(epoch, end if epochs.entries else int(store.log.start)))
+    epochs.drop_before(int(store.log.start))
     if epochs.unsaved:
         epochs.save()
     logger.info("epoch %d begins at %d; all epochs: %s", epoch, end, show(epochs.entries))

@@ -124,6 +124,27 @@ async def test_an_old_master_cuts_off_what_nobody_else_has(replica):
     assert data[old.end - int(name) :].strip(b"\0") == b""
 
 
+async def test_epochs_whose_files_are_gone_are_forgotten(replica):
+    master = await leading(replica, *(b"x" * 1000 for _ in range(9)))
+    master.controllers.elect(1)
+    await master.lead()
+    start = master.end
+    for _ in range(6):
+        await master.acknowledged(b"y" * 1000)
+    while master.store.log.start <= start:
+        master.store.log.drop_oldest().close()
+    slave = replica(2)
+    await slave.follow(master.address)
+    await in_set(master, 2)
+    assert slave.store.log.start == master.store.log.start
+    master.controllers.elect(1)
+    await master.lead()
+    assert master.epochs.entries == ((2, start), (3, master.end))
+    await slave.follow(master.address)
+    await in_set(master, 2)
+    await eventually(lambda: slave.epochs.entries == master.epochs.entries)
+
+
 async def test_masters_take_turns_without_a_message(replica):
     """controller 14: no two epochs of one table have the same start."""
     one = await leading(replica, b"one")
