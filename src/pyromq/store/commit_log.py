@@ -107,7 +107,9 @@ class CommitLog:
         failpoints.hit("log.truncate.deleted")
         last = self.segment_at(end)
         if last is not None:
+            self._torn = True
             last.zero(end - last.start)
+            self._torn = False
             failpoints.hit("log.truncate.zeroed")
             last.sync()
 
@@ -118,6 +120,7 @@ class CommitLog:
             del self._segments[segment.start]
             segment.delete()
         self.end = PhysicalOffset(0)
+        self._torn = False
 
     def drop_oldest(self) -> Segment:
         """Take the oldest file out of the log, for the caller to delete. The last one stays."""

@@ -6,6 +6,7 @@ runs the next ones gather: the slower the disk, the more messages share one.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -19,7 +20,7 @@ from . import failpoints
 from .config import FlushDiskType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .commit_log import CommitLog
     from .config import StoreConfig
@@ -52,6 +53,7 @@ class Flusher:
         self._waiters: deque[tuple[int, Future[None]]] = deque()
         # Ten thousand queues take a while to sync. Waiters for the log must not wait for them.
         self._jobs = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        self._flushing = threading.Lock()
         self._stopping = False
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="flush", daemon=True)
@@ -88,10 +90,12 @@ class Flusher:
                     self._wake.notify()
         return future
 
-    def cut(self, end: int) -> None:
-        """The log was cut and ends here now, on disk."""
-        with self._wake:
-            self.flushed = min(self.flushed, end)
+    @contextlib.contextmanager
+    def cutting(self) -> Iterator[None]:
+        """While entered, nothing is flushed and the log may be cut. What is cut off no longer counts as flushed."""
+        with self._flushing:
+            yield
+            self.flushed = min(self.flushed, int(self._log.end))
 
     def wake(self) -> None:
         """Something was written; under SYNC_FLUSH that is reason enough to flush."""
@@ -143,6 +147,10 @@ class Flusher:
                     return
 
     def _flush(self) -> None:
+        with self._flushing:
+            self._sync_log()
+
+    def _sync_log(self) -> None:
         # Take the end first: whatever is written during the sync belongs to the next flush.
         end = int(self._log.end)
         try:

@@ -7,6 +7,7 @@ whole, and the master is asked for it again.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from pyromq.errors import CorruptRecord, StoreError
@@ -17,13 +18,14 @@ from .format import PhysicalOffset
 from .scan import scan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from .commit_log import CommitLog
     from .fast_scan import FastScanner
     from .index.index import IndexFiles
     from .queues.consume_queue import ConsumeQueue
     from .queues.consume_queues import ConsumeQueues
+    from .scan import ScannedRecord
     from .segment import Segment
     from .tags import TagsCodes
 
@@ -31,8 +33,26 @@ if TYPE_CHECKING:
 _MUCH = 64 << 10
 
 
+def whole_records(log: CommitLog, start: int) -> Iterator[ScannedRecord]:
+    """The records from `start` on that are there as a whole, in all files."""
+    while (segment := log.segment_at(start)) is not None and start < log.end:
+        received = min(int(log.end), segment.end) - segment.start
+        with contextlib.suppress(CorruptRecord):  # or what is left of a file that is too full for a blank record
+            yield from scan(
+                segment.view[:received],
+                start - segment.start,
+                segment.start,
+                check_crc=False,
+                more=segment.size - received,
+            )
+        start = segment.end
+
+
 class LogCopy:
-    """Appends to the log, and dispatches. `dispatched` is where the records end that have their entries."""
+    """Appends to the log, and dispatches. `dispatched` is where the records end that have their entries.
+
+    `newest` is where the newest whole record begins and ends, None if there is none yet.
+    """
 
     def __init__(
         self,
@@ -41,6 +61,7 @@ class LogCopy:
         index: IndexFiles | None,
         tags: TagsCodes,
         deleted: Mapping[str, int],
+        newest: tuple[int, int] | None,
     ) -> None:
         self._log = log
         self._queues = queues
@@ -48,6 +69,7 @@ class LogCopy:
         self.dispatched = int(log.end)
         # Where the log ended after the last append. If it ends elsewhere, it was written by others since.
         self.end = int(log.end)
+        self.newest = newest
         self.last_timestamp = 0
 
     def append(self, offset: int, data: bytes | memoryview) -> dict[ConsumeQueue, None]:
@@ -99,6 +121,7 @@ class LogCopy:
                 self.last_timestamp = max(self.last_timestamp, many.last.store_timestamp)
                 at = many.end - segment.start
                 self.dispatched = many.end
+                self.newest = many.last.physical_offset, many.end
         records = list(scan(view, at, segment.start, check_crc=False, more=segment.size - received))
         if records:
             self._dispatch.all(records)
@@ -106,6 +129,7 @@ class LogCopy:
             last = records[-1]
             self.last_timestamp = max(self.last_timestamp, last.store_timestamp)
             self.dispatched = last.physical_offset + last.size
+            self.newest = last.physical_offset, self.dispatched
 
     def _is_file_done(self, segment: Segment, at: int, received: int) -> bool:
         """Whether only the blank record is left of a file; False while more has to come."""

@@ -60,6 +60,8 @@ class Recovery:
         self._is_crash = False
         # The newest store time read.
         self.last_timestamp = 0
+        # Where the newest whole record begins and ends; None if none was found.
+        self.newest: tuple[int, int] | None = None
         # How many records were dispatched.
         self.count = 0
 
@@ -175,6 +177,7 @@ class Recovery:
         newest = dispatch.take_newest() or earlier
         at = 0
         if newest is not None:
+            self.newest = newest.physical_offset, newest.physical_offset + newest.size
             at = newest.physical_offset + newest.size - segment.start
             self.last_timestamp = max(self.last_timestamp, newest.store_timestamp)
         if segment.size - at < SIZE_AND_MAGIC.size:

@@ -32,7 +32,7 @@ from .format import ABORT, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, 
 from .index.index import IndexFiles
 from .index.key_query import KeyQuery, find_by_key
 from .lock import StoreLock
-from .log_copy import LogCopy
+from .log_copy import LogCopy, whole_records
 from .metadata.checkpoint import Checkpoint
 from .metadata.deleted_topics import DeletedTopics
 from .put import Appender, PutResult
@@ -119,6 +119,8 @@ class MessageStore:
         self._rounds_now = 0
         # Makes the filter bitmaps of a topic's messages; None if the topic has none.
         self.bitmaps: Callable[[str], Bitmap | None] | None = None
+        # Where the newest whole record of the log began and ended when the store was opened.
+        self._newest: tuple[int, int] | None = None
         self._copy: LogCopy | None = None
         self._confirmed = Confirmed(self.queues)
         # Why this store never takes messages: it holds a copy of another log. None if it does.
@@ -243,6 +245,7 @@ class MessageStore:
             recovery.after_stop(queue_ends.load(ends))
         # The next message must not be older than the newest one, of whatever kind.
         self._appender.last_timestamp = self._believed(recovery.last_timestamp, "the newest message")
+        self._newest = recovery.newest
         failpoints.hit("open.recovered")
         self._deleted_topics.fit(self.log.start, self.log.end)
         self._upkeep.write_and_sync(self.queues)
@@ -306,7 +309,7 @@ class MessageStore:
         if self.flusher.error is not None or _CLOSED in self.refusals or _QUEUES in self.refusals:
             raise StoreNotWritable(self.refusal or "")
         if self._copy is None or self._copy.end != self.log.end:
-            self._copy = LogCopy(self.log, self.queues, self.index, self._tags, self._deleted_topics.ends)
+            self._copy = LogCopy(self.log, self.queues, self.index, self._tags, self._deleted_topics.ends, self._newest)
         touched = self._copy.append(offset, data)
         self._appender.last_timestamp = max(self._appender.last_timestamp, self._copy.last_timestamp)
         if self._confirmed.offset is not None:
@@ -376,8 +379,8 @@ class MessageStore:
         self._cut(int(self.log.start))
         for queue in self.queues:
             queue.clear()
-        self.log.clear()
-        self.flusher.cut(0)
+        with self.flusher.cutting():
+            self.log.clear()
         self._upkeep.synced_end = 0
         if self._confirmed.offset is not None:
             self._confirmed.limit(0, 0)
@@ -390,12 +393,12 @@ class MessageStore:
         if self.index is not None and self.index.last_update[1] >= end:
             self.index.cut_back(PhysicalOffset(end))
         self.queues.truncate(end)
-        self.log.truncate(PhysicalOffset(end))
-        self.flusher.cut(end)
+        with self.flusher.cutting():
+            self.log.truncate(PhysicalOffset(end))
         self._deleted_topics.fit(self.log.start, self.log.end)
         self._upkeep.write_and_sync(self.queues)
         self._upkeep.synced_end = min(self._upkeep.synced_end, end)
-        self._copy = None
+        self._newest = self._copy = None
         if confirmed is not None:
             self._confirmed.limit(min(confirmed, end), end)
 
@@ -410,6 +413,44 @@ class MessageStore:
         except (CorruptRecord, OffsetOutOfRange):
             return False
         return kind is not HeadKind.END
+
+    @property
+    def newest_of_copy(self) -> tuple[int, int] | None:
+        """Where the newest whole record begins and ends, since `cut_unfinished`, if only `append_copy` wrote since."""
+        return self._newest if self._copy is None else self._copy.newest
+
+    def cut_unfinished(self) -> int:
+        """End a copy of a log after its newest whole record; gives how many bytes were cut off.
+
+        What follows it, a part of a record or a blank record, cannot be compared with the log of the master, which may
+        have lost it meanwhile. It takes as long as the disk takes, so use a thread; nothing may be appended meanwhile.
+        """
+        log, newest = self.log, self._newest_record()
+        if not log.segments or (newest is None and len(log.segments) > 1):
+            return 0
+        unfinished = int(log.end) - (int(log.start) if newest is None else newest[1])
+        with self.flusher.cutting():
+            if newest is None:
+                log.clear()
+            elif unfinished:
+                log.truncate(PhysicalOffset(newest[1]))
+        self._newest, self._copy = newest, None
+        return unfinished
+
+    def _newest_record(self) -> tuple[int, int] | None:
+        """Where the newest whole record begins and ends, whoever wrote it."""
+        log, known = self.log, []
+        if self.newest_of_copy is not None:
+            known.append(self.newest_of_copy)
+        queue = max(self.queues, key=lambda queue: queue.max_physical, default=None)
+        last = None if queue is None else queue.last_real(queue.next_offset)
+        if queue is not None and last is not None and (entry := queue.entry(last)) is not None:
+            known.append((entry[0], entry[0] + entry[1]))
+        newest = max(known, default=None)
+        start = int(log.start) if newest is None else newest[1]
+        for record in whole_records(log, start):
+            newest = record.physical_offset, record.physical_offset + record.size
+        return newest
 
     def fits(self, queue: ConsumeQueue, record: MessageRecord) -> bool:
         """Whether `put` would accept the size of a message."""

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# RocketMQ's slaves wait 5 s after each failure. Until a slave is back, a SYNC_MASTER answers with 11, and a line that
+# was cut usually works again at once; so the first pauses are shorter, and grow.
+_FIRST_RETRY = 0.5
 _RETRY = 5.0
 _SEEK = 30.0  # seconds during which a master that is gone is looked for more often
 _LOOK = 1.0
@@ -54,6 +57,19 @@ class Refused(StoreError):
 
 class CannotKeep(StoreError):
     """The disk of this slave does not take what the master sends."""
+
+
+class Pauses:
+    """How long to wait after each failure: longer and longer, unless the master had sent something before it."""
+
+    def __init__(self) -> None:
+        self._next = _FIRST_RETRY
+
+    def after(self, *, was_fed: bool) -> float:
+        """Seconds until the next attempt. A connection that is closed at once does not count as fed."""
+        pause = min(_FIRST_RETRY if was_fed else self._next, _RETRY)
+        self._next = 2 * pause
+        return pause
 
 
 class Masters(NamedTuple):
@@ -103,9 +119,10 @@ class Follower:
 
     async def run(self) -> None:
         """Follow whichever master there is, until cancelled."""
+        pauses = Pauses()
         while True:
             masters = self._masters()
-            pause = _RETRY
+            pause, read_before = _RETRY, self.read_at
             if masters.ha_address is not None:
                 try:
                     await self._attempt(masters.ha_address, masters)
@@ -115,7 +132,7 @@ class Follower:
                     await self._stay_away(str(exc))
                 except OSError as exc:
                     self._note(f"master {masters.ha_address} {self._is_away(exc)}")
-                    pause = _LOOK
+                    pause = min(pauses.after(was_fed=self.read_at != read_before), self._patience)
                 except PyroMQError as exc:
                     await self._stay_away(f"master {masters.ha_address} cannot be followed: {exc}")
                 self._forget()
@@ -134,8 +151,8 @@ class Follower:
 
         For the first while the name servers are asked each second: a master that was restarted may be elsewhere.
         """
-        is_soon = time.monotonic() - self._seeking_since < _SEEK
-        until = time.monotonic() + (seconds if is_soon or tried.ha_address is None else _RETRY)
+        is_soon = self._is_seeking
+        until = time.monotonic() + seconds
         while self._masters() == tried:
             if is_soon:
                 self._seek()
@@ -143,6 +160,15 @@ class Follower:
             if left <= 0:
                 return
             await asyncio.sleep(min(left, _LOOK))
+
+    @property
+    def _is_seeking(self) -> bool:
+        return time.monotonic() - self._seeking_since < _SEEK
+
+    @property
+    def _patience(self) -> float:
+        """The longest pause: for the first while a master that is gone is tried each second."""
+        return _LOOK if self._is_seeking else _RETRY
 
     def _note(self, problem: str) -> None:
         if problem != self.problem:
@@ -162,18 +188,18 @@ class Follower:
 
     async def _attempt(self, ha_address: str, masters: Masters) -> None:
         self._master = await self._meet(ha_address, masters)
-        if self._master is not None:
-            await self._compare(self._master)
+        cut = await asyncio.to_thread(self._store.cut_unfinished)
+        if cut:
+            logger.info("%d bytes after the last whole record cut off; asking for them again", cut)
         await self._follow(ha_address)
 
     async def _meet(self, ha_address: str, masters: Masters) -> str | None:
         """The master's address for clients, None if it is not known. Refused if it is not this slave's master."""
         if masters.is_given:
             # It may be another than the one that the name servers know, and listens for clients one port below.
-            host, port = split_address(ha_address)
-            nearby = join_address(host, port - 1)
+            nearby = _nearby(ha_address)
             found = await self._introduce(nearby, None)
-            if found is not None and _port(found.master_ha_address) == port:
+            if found is not None and _port(found.master_ha_address) == split_address(ha_address)[1]:
                 return nearby
         if masters.address is not None:
             await self._introduce(masters.address, None)
@@ -229,7 +255,10 @@ class Follower:
             return
         offset, record = last
         request = Command.request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessage(offset))
-        reply = await self._client.invoke(address, request, _ASK)
+        try:
+            reply = await self._client.invoke(address, request, _ASK)
+        except PyroMQError as exc:
+            raise StoreError(f"the logs cannot be compared: {exc}") from exc
         if reply.code == ResponseCode.SUCCESS and reply.body_bytes == record:
             return
         found = "another message" if reply.code == ResponseCode.SUCCESS else f"no message ({reply.remark})"
@@ -239,15 +268,12 @@ class Follower:
         )
 
     def _last_record(self) -> tuple[int, bytes] | None:
-        """The newest record that has an entry in a queue."""
-        newest = max(self._store.queues, key=lambda queue: queue.max_physical, default=None)
-        entry = (
-            None if newest is None or newest.max_offset <= newest.min_offset else newest.entry(newest.max_offset - 1)
-        )
-        if entry is None:
+        """The newest whole record, with its offset."""
+        newest = self._store.newest_of_copy
+        if newest is None:
             return None
         try:
-            return entry[0], bytes(self._store.stored_at(entry[0]))
+            return newest[0], bytes(self._store.stored_at(newest[0]))
         except OffsetOutOfRange:
             return None
 
@@ -257,9 +283,12 @@ class Follower:
         loop = asyncio.get_running_loop()
         host, port = split_address(ha_address)
         async with asyncio.timeout(_ASK):
-            transport, feed = await loop.create_connection(lambda: _Feed(self), host, port)
+            transport, feed = await loop.create_connection(lambda: Feed(self), host, port)
         try:
             self._line = format_address(transport.get_extra_info("sockname"))
+            # While connected: a master that is restarted after this has lost the connection, too. And always: until
+            # it is known where the master listens for clients, at the port that goes with the other by default.
+            await self._compare(self._master or _nearby(ha_address))
             if self._master is not None:
                 await self._introduce(self._master, self._line)
             feed.begin()
@@ -303,13 +332,14 @@ class Follower:
         return int(self._store.log.end)
 
 
-class _Feed(asyncio.Protocol):
+class Feed(asyncio.Protocol):
     """One connection to a master."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
         self._frames = FrameReader()
         self._transport: asyncio.Transport
+        self._has_begun = False
         self._read_at = self._wrote_at = time.monotonic()
         # Ends with the reason; a future that fails wants somebody to ask for it, and there may be nobody any more.
         self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
@@ -318,11 +348,14 @@ class _Feed(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # a stream's transport
 
     def begin(self) -> None:
-        """Ask for the log."""
-        if not self.ended.done():
-            self._report()
+        """Ask for the log, from where this one ends."""
+        self._has_begun = True
+        self._report()
 
     def data_received(self, data: bytes) -> None:
+        if not self._has_begun:
+            self._end(RemoteProtocolError("the master sent something before it was asked"))
+            return
         self._read_at = time.monotonic()
         self._follower.heard(self._read_at)
         before = self._follower.end
@@ -336,6 +369,8 @@ class _Feed(asyncio.Protocol):
             self._report()
 
     def _report(self) -> None:
+        if self._transport.is_closing():
+            return  # `ended` says why, now or in a moment
         self._wrote_at = time.monotonic()
         self._follower.wrote_at = self._wrote_at
         self._transport.write(REPORT.pack(self._follower.end))
@@ -360,6 +395,12 @@ def _words(exc: Exception) -> str:
     if isinstance(exc, OSError) and exc.errno:
         return os.strerror(exc.errno)
     return str(exc) or ("timed out" if isinstance(exc, TimeoutError) else type(exc).__name__)
+
+
+def _nearby(ha_address: str) -> str:
+    """Where a broker listens for clients, by default."""
+    host, port = split_address(ha_address)
+    return join_address(host, port - 1)
 
 
 def _port(address: str | None) -> int:
