@@ -43,6 +43,7 @@ class Proxy:
         self._refusing = False
         self._delay = 0.0
         self._garble = 0
+        self._left: int | None = None  # bytes from the target until it seems to close; None if it does not
 
     @property
     def address(self) -> str:
@@ -74,6 +75,13 @@ class Proxy:
             _reset(writers)
             line.cancel()
 
+    def end_after(self, count: int) -> None:
+        """Pass `count` more bytes from the target, then close that connection as if the target had died while sending.
+
+        It happens once; the client may connect again.
+        """
+        self._left = count
+
     def refuse(self) -> None:
         """Close new connections at once, as if the target were starting or full."""
         self._refusing = True
@@ -83,6 +91,7 @@ class Proxy:
         self._refusing = False
         self._delay = 0.0
         self._garble = 0
+        self._left = None
         self.resume()
 
     def pause(self) -> None:
@@ -111,7 +120,7 @@ class Proxy:
             writers.append(far_writer)
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self._pump(reader, far_writer), name="proxy there")
-                pumps.create_task(self._pump(far_reader, writer), name="proxy back")
+                pumps.create_task(self._pump(far_reader, writer, is_back=True), name="proxy back")
         except* (OSError, asyncio.CancelledError):
             _reset(writers)  # one end is gone, or the line was cut: close the other too
         finally:
@@ -119,7 +128,7 @@ class Proxy:
                 each.close()
             del self._lines[line]
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_back: bool = False) -> None:
         while data := await reader.read(_PIECE):
             if self._delay:
                 await asyncio.sleep(self._delay)
@@ -127,6 +136,12 @@ class Proxy:
             if self._garble:
                 self._garble -= 1
                 data = bytes([data[0] ^ 0xFF]) + data[1:]
+            if is_back and self._left is not None:
+                if len(data) >= self._left:
+                    writer.write(data[: self._left])
+                    self._left = None
+                    break
+                self._left -= len(data)
             writer.write(data)
             await writer.drain()
         writer.write_eof()

@@ -12,6 +12,8 @@ from tests.integration.remoting.bare import Peer, eventually, request
 
 from pyromq.errors import ConnectionLost, RequestTimeout
 from pyromq.protocol.command import Command
+from pyromq.protocol.frame import encode
+from pyromq.remoting import split_address
 from pyromq.testing import Proxy
 
 if TYPE_CHECKING:
@@ -110,3 +112,14 @@ async def test_the_end_of_one_side_is_passed_on_to_the_other(proxy: Proxy, serve
         async with await Peer.connect(proxy.address) as late:
             assert await late.ended() == b""
     await eventually(lambda: not proxy.connections)
+
+
+async def test_a_target_that_dies_while_sending_leaves_a_part_and_can_be_connected_to_again(proxy: Proxy):
+    asked = request(ECHO, body=b"x" * 1000)
+    proxy.end_after(500)
+    reader, writer = await asyncio.open_connection(*split_address(proxy.address))
+    writer.write(encode(asked))
+    assert len(await reader.read()) == 500
+    writer.close()
+    async with await Peer.connect(proxy.address) as again:
+        assert (await again.ask(asked)).code == 0
