@@ -68,6 +68,10 @@ class Pair:
         except AttributeError:
             raise AssertionError((self.home / f"{name}.err").read_text()) from None
 
+    def assert_alive(self) -> None:
+        for name, process in self._processes.items():
+            assert process.poll() is None, (self.home / f"{name}.err").read_text()
+
     def signal(self, name: str, number: int) -> None:
         self._processes[name].send_signal(number)
 
@@ -183,6 +187,7 @@ async def one_round(client: Peer, pair: Pair, prefix: str, faults: list[Fault], 
     load.end()
     await working
     pair.line.restore()
+    pair.assert_alive()
     await caught_up(client, pair.address)
     tally.lost(await pair.logs.agree(load.acknowledged))
     tally.add("rounds")
