@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pyromq.errors import PyroMQError
+from pyromq.errors import PyroMQError, RequestTimeout
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.command import Command
 from pyromq.protocol.headers import SendMessageV2
@@ -22,16 +21,21 @@ if TYPE_CHECKING:
 
 TOPIC = "T"
 SENDERS = 8
+ANSWERED_WITHIN = 30.0
 CAUGHT_UP_WITHIN = 60.0
 FILLER = b"x"
 
 
 async def sent(client: Peer, address: str, queue_id: int, body: bytes) -> int | None:
-    """The code that a message is answered with; None if nobody answers."""
+    """The code that a message is answered with; None if the master is gone. One that is there must answer."""
     header = SendMessageV2("producers", TOPIC, "TBW102", 4, queue_id, 0, 1, 0)
-    with contextlib.suppress(PyroMQError):
-        return (await client.invoke(address, Command.request(RequestCode.SEND_MESSAGE_V2, header, body), 10)).code
-    return None
+    request = Command.request(RequestCode.SEND_MESSAGE_V2, header, body)
+    try:
+        return (await client.invoke(address, request, ANSWERED_WITHIN)).code
+    except RequestTimeout:
+        raise
+    except PyroMQError:
+        return None
 
 
 class Load:
