@@ -10,7 +10,8 @@ from tests.bounds import TOO_LONG
 from tests.unit.store.kit import small
 
 from pyromq.broker.replication.config import ReplicationConfig
-from pyromq.broker.replication.follower import Feed, Follower, Pauses
+from pyromq.broker.replication.follower import Feed, Follower, Masters, Pauses
+from pyromq.broker.replication.introductions import Identity
 from pyromq.remoting import RemotingClient
 from pyromq.store import MessageStore
 
@@ -40,7 +41,15 @@ def on_a_line(master, scenario, folder):
         server = await asyncio.start_server(connected, "127.0.0.1", 0)
         with MessageStore(small(folder)) as store:
             async with server, RemotingClient() as client:
-                follower = Follower(store, client, lambda: (None, None), ReplicationConfig, print)
+                follower = Follower(
+                    store,
+                    client,
+                    Identity("c", "b", 1, 4096, "127.0.0.1:1", "i"),
+                    ReplicationConfig,
+                    masters=lambda: Masters(None, None),
+                    seek=lambda: None,
+                    arrived=print,
+                )
                 address = server.sockets[0].getsockname()
                 transport, feed = await asyncio.get_running_loop().create_connection(lambda: Feed(follower), *address)
                 async with asyncio.timeout(TOO_LONG):
