@@ -250,7 +250,11 @@ class Parts:
         )
         transactions = TransactionProcessors(context, tables.topics, self.halves, placed=self.sends.placed)
         topics = TopicProcessors(
-            tables.topics, live, settled=self.gate.topics_settled, delete_queues=self._delete_queues
+            tables.topics,
+            live,
+            settled=self.gate.topics_settled,
+            delete_queues=self._delete_queues,
+            deleted=lambda: store.deleted_topics,
         )
         groups = GroupProcessors(
             tables.groups, tables.offsets, live, saved=self.gate.groups_saved, deleted=self._group_deleted

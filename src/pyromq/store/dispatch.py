@@ -30,7 +30,11 @@ _NEVER_WRITTEN = "part of it was never written"
 
 
 class Dispatch:
-    """Passes records read back from the log to the queues and the index; with `only`, to some queues."""
+    """Passes records read back from the log to the queues and the index; with `only`, to some queues.
+
+    `restarted` is told of a queue that begins again at 0: its topic was deleted and made again. It is to empty the
+    queue. Without it, the next message of the queue has to confirm that: after a crash, these bytes may be damaged.
+    """
 
     def __init__(
         self,
@@ -39,12 +43,14 @@ class Dispatch:
         tags: TagsCodes,
         deleted: Mapping[str, int],
         only: Collection[ConsumeQueue] | None = None,
+        restarted: Callable[[ConsumeQueue], object] | None = None,
     ) -> None:
         self._queues = queues
         self._index = index
         self._tags = tags
         self._deleted = deleted
         self._only = only
+        self._restarted = restarted
         self._known: dict[tuple[str, int], ConsumeQueue | None] = {}
         self._newest: ScannedRecord | None = None
         self.count = 0
@@ -91,6 +97,8 @@ class Dispatch:
                     queue.next_offset = queue_offset + 1  # type: ignore[assignment]  # still a queue offset
                     queue.max_physical = physical + size
                 else:
+                    if queue_offset == 0 < queue.max_offset and self._restarted is not None:
+                        self._restarted(queue)
                     queue.put(QueueOffset(queue_offset), physical, size, tags_code)
             if index is not None and sys_flag & sysflag.ROLLBACK != sysflag.ROLLBACK:
                 index.add(topic, properties, physical, store_timestamp)

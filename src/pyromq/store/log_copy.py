@@ -18,7 +18,7 @@ from .format import PhysicalOffset
 from .scan import scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from .commit_log import CommitLog
     from .fast_scan import FastScanner
@@ -52,6 +52,7 @@ class LogCopy:
     """Appends to the log, and dispatches. `dispatched` is where the records end that have their entries.
 
     `newest` is where the newest whole record begins and ends, None if there is none yet.
+    `restarted` is told of a queue that begins again, and empties it.
     """
 
     def __init__(
@@ -60,12 +61,13 @@ class LogCopy:
         queues: ConsumeQueues,
         index: IndexFiles | None,
         tags: TagsCodes,
-        deleted: Mapping[str, int],
+        restarted: Callable[[ConsumeQueue], object],
         newest: tuple[int, int] | None,
     ) -> None:
         self._log = log
         self._queues = queues
-        self._dispatch = Dispatch(queues, index, tags, deleted)
+        # Topics were deleted before what comes now: nothing of it is to be skipped.
+        self._dispatch = Dispatch(queues, index, tags, {}, restarted=restarted)
         self.dispatched = int(log.end)
         # Where the log ended after the last append. If it ends elsewhere, it was written by others since.
         self.end = int(log.end)

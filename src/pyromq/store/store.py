@@ -309,7 +309,7 @@ class MessageStore:
         if self.flusher.error is not None or _CLOSED in self.refusals or _QUEUES in self.refusals:
             raise StoreNotWritable(self.refusal or "")
         if self._copy is None or self._copy.end != self.log.end:
-            self._copy = LogCopy(self.log, self.queues, self.index, self._tags, self._deleted_topics.ends, self._newest)
+            self._copy = LogCopy(self.log, self.queues, self.index, self._tags, self._restarted, self._newest)
         touched = self._copy.append(offset, data)
         self._appender.last_timestamp = max(self._appender.last_timestamp, self._copy.last_timestamp)
         if self._confirmed.offset is not None:
@@ -560,11 +560,41 @@ class MessageStore:
         """
         if any(queue.next_offset for queue in self.queues.of_topic(topic)):
             self._deleted_topics.add(topic, self.log.end)
-        # Files waiting for deletion must not share their names with new ones.
-        for folder in (CONSUME_QUEUE, CONSUME_QUEUE_EXT):
-            for path in self._removal.take(self.root / folder / topic):
-                self.disk.delete(path)
+        self._delete_waiting(topic)
         return self.queues.delete_topic(topic)
+
+    @property
+    def deleted_topics(self) -> Mapping[str, int]:
+        """Topics that were deleted, each with the end of the log at that time."""
+        return self._deleted_topics.ends
+
+    def delete_topics_before(self, ends: Mapping[str, int]) -> None:
+        """Of a copy: empty the queues of these topics whose messages all lie before the given place in the log.
+
+        There the master deleted the topic. Where the log has not arrived yet, nothing is done. A queue that the master
+        used since has been emptied already, when its first new message came. OSError if the disk fails.
+        """
+        old: dict[str, list[ConsumeQueue]] = {}
+        for queue in self.queues:
+            if queue.max_offset and queue.max_physical <= ends.get(queue.topic, -1) <= self.log.end:
+                old.setdefault(queue.topic, []).append(queue)
+        for topic, queues in old.items():
+            if self._deleted_topics.ends.get(topic, 0) < ends[topic]:
+                self._deleted_topics.add(topic, ends[topic])
+            for queue in queues:
+                self._delete_waiting(topic, str(queue.queue_id))
+                queue.delete()
+            logger.info("emptied %d queues of topic %s: its master deleted it", len(queues), topic)
+
+    def _restarted(self, queue: ConsumeQueue) -> None:
+        # The topic was deleted after this queue's last message, so older messages in its other queues are gone as well.
+        self.delete_topics_before({queue.topic: queue.max_physical})
+
+    def _delete_waiting(self, *folder: str) -> None:
+        """Delete files of queues that wait for that now: they must not share their names with new ones."""
+        for kind in (CONSUME_QUEUE, CONSUME_QUEUE_EXT):
+            for path in self._removal.take(self.root.joinpath(kind, *folder)):
+                self.disk.delete(path)
 
     def clean_now(self, rounds: int = 20) -> None:
         """Let the next clean-up rounds delete expired files whatever the hour, at an operator's request."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pyromq.errors import ServerError, SubscriptionGroupNotExist, TopicNotFound
 from pyromq.protocol.bodies import GroupList, SubscriptionGroupConfig, TopicConfig, TopicFilterType, TopicList
 from pyromq.protocol.codes import RequestCode
@@ -24,7 +26,7 @@ from pyromq.protocol.names import MAX_GROUP_LENGTH, is_legal_name
 from pyromq.remoting import with_body
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
@@ -53,6 +55,7 @@ class TopicProcessors:
 
     `settled` is awaited with the name of a topic that was made or changed: until it is saved and the name servers know
     it. `delete_queues` removes the consume queues of a topic; they must not be used afterwards.
+    `deleted` gives the topics that were deleted, each with the end of the log at that time.
     """
 
     def __init__(
@@ -62,11 +65,13 @@ class TopicProcessors:
         *,
         settled: Callable[[], Awaitable[None]],
         delete_queues: Callable[[str], object],
+        deleted: Callable[[], Mapping[str, int]],
     ) -> None:
         self._topics = topics
         self._live = live
         self._settled = settled
         self._delete_queues = delete_queues
+        self._deleted = deleted
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -107,7 +112,8 @@ class TopicProcessors:
         return request.reply()
 
     def all_topics(self, connection: Connection, request: Command) -> Command:
-        return request.reply(body=self._topics.snapshot().encode())
+        # Slaves have to know more than which topics there are: one that was deleted and made again has new queues.
+        return request.reply(body=replace(self._topics.snapshot(), deleted_topics=dict(self._deleted())).encode())
 
     def system_topics(self, connection: Connection, request: Command) -> Command:
         return request.reply(body=TopicList(topic_list=sorted(self._topics.system_topics)).encode())

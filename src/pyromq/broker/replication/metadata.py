@@ -128,6 +128,8 @@ class MetadataCopy:
         topics = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigSerializeWrapper)
         if self._tables.topics.take_over(topics):
             logger.info("topics copied from master %s: %d", address, len(topics.topic_config_table))
+        # Whether or not the table is known: the log may have been too far behind before.
+        self._store.delete_topics_before(topics.deleted_topics)
 
     async def _copy_groups(self, address: str) -> None:
         groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupWrapper)

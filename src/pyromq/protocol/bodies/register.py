@@ -66,9 +66,13 @@ class TopicConfig(Body, frozen=True, kw_only=True):
 
 
 class TopicConfigSerializeWrapper(Body, frozen=True, kw_only=True):
-    """21, the topics of a registration, and topics.json."""
+    """21, the topics of a registration, and topics.json.
+
+    `deleted_topics` is ours, in answers to 21 only: where the log ended when a topic was deleted.
+    """
 
     data_version: DataVersion = written(DataVersion())
+    deleted_topics: dict[str, I64] = msgspec.field(default_factory=dict)
     topic_config_table: dict[str, TopicConfig] = written({})
 
 

@@ -61,6 +61,7 @@ class Broker:
             live,
             settled=self.settle,
             delete_queues=self.queues_deleted.append,
+            deleted=dict,
         )
         groups = GroupProcessors(self.groups, self.offsets, live, saved=self.state.groups.saved)
         tables = Tables(
@@ -228,6 +229,7 @@ async def test_a_topic_that_is_made_again_begins_at_zero_and_old_offsets_remain(
             LiveConfig.of(BrokerConfig()),
             settled=broker.settle,
             delete_queues=store.queues.delete_topic,
+            deleted=lambda: store.deleted_topics,
         )
         broker.table |= processors.table()
         await broker.ask(17, **ORDERS)
