@@ -57,7 +57,7 @@ class Recovery:
         self._deleted = deleted or {}
         self._check_crc = check_crc
         self._progress = Progress()
-        self._is_crash = False
+        self._is_crash = self._was_copy = False
         # The newest store time read.
         self.last_timestamp = 0
         # Where the newest whole record begins and ends; None if none was found.
@@ -96,14 +96,17 @@ class Recovery:
                 self._keep_offsets(queue_end)
         queues.correct_min(log.start)
 
-    def after_crash(self, safe_timestamp: int) -> None:
-        """Replay the log from the newest file that began before `safe_timestamp`, and dispatch all of it."""
+    def after_crash(self, safe_timestamp: int, *, was_copy: bool = False) -> None:
+        """Replay the log from the newest file that began before `safe_timestamp`, and dispatch all of it.
+
+        A log that `was_copy` was written in pieces of any size, and may end anywhere within a record.
+        """
         log, queues = self._log, self._queues
         segments = log.segments
         if not segments:
             self._forget_all()
             return
-        self._is_crash = True
+        self._is_crash, self._was_copy = True, was_copy
         start = start_after_crash(segments, safe_timestamp)
         if self._index is not None:
             self._index.cut_back(start)
@@ -159,7 +162,7 @@ class Recovery:
     def _read_file(self, segment: Segment, dispatch_from: int, dispatch: Dispatch) -> tuple[bool, PhysicalOffset]:
         """Whether the log continues in the next file, and where its records end or continue."""
         dispatch.take_newest()  # of the files before
-        is_torn = functools.partial(_is_torn, segment) if self._is_crash else None
+        is_torn = functools.partial(_is_torn, segment, self._was_copy) if self._is_crash else None
         earlier = damage = None
         try:
             for records in scan_many(segment.view, segment.start, check_crc=self._check_crc):
@@ -271,14 +274,18 @@ def _between(start: int, end: int, records: Iterable[ScannedRecord]) -> Iterable
             yield record
 
 
-def _is_torn(segment: Segment, record: ScannedRecord) -> bool:
-    """Whether the zeros in a record's topic or properties come from a power failure.
+def _is_torn(segment: Segment, was_copy: bool, record: ScannedRecord) -> bool:
+    """Whether the zeros in a record's topic or properties were never written.
 
-    No checksum protects them. Unwritten data reads as zeros, in whole sectors. Zeros of a
-    producer's own are recognised by what follows in their sector, unless theirs is the very last message.
+    No checksum protects them. After a power failure unwritten data reads as zeros, in whole sectors. Zeros of a
+    producer's own are recognised by what follows in their sector, unless theirs is the very last message. The last
+    record of a copy may end anywhere; if it was whole and had these zeros, the master sends it again.
     """
     view = segment.view
     end = record.physical_offset + record.size - segment.start
+    is_last = not any(view[end : end + SIZE_AND_MAGIC.size])
+    if was_copy and is_last and (record.properties.endswith(b"\0") or record.topic.endswith("\0")):
+        return True
     # Begin after the body, which has a checksum, and the length of the topic, which would not fit.
     first = end - len(record.properties) - 2 - len(record.topic.encode())
     sectors = (view[sector : sector + _SECTOR] for sector in range(-(-first // _SECTOR) * _SECTOR, end, _SECTOR))

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_COPY = b" copy"  # stands in the abort file of a slave
 _AHEAD = 24 * 3600 * 1000  # ms; no correct clock is that far behind its own earlier times
 
 # Reasons for refusing messages.
@@ -122,6 +123,7 @@ class MessageStore:
         # Where the newest whole record of the log began and ended when the store was opened.
         self._newest: tuple[int, int] | None = None
         self._copy: LogCopy | None = None
+        self._is_marked = False  # as a copy, in the abort file
         self._confirmed = Confirmed(self.queues)
         # Why this store never takes messages: it holds a copy of another log. None if it does.
         self.read_only: str | None = None
@@ -150,6 +152,7 @@ class MessageStore:
         try:
             refuse_foreign_store(self.root)
             crashed = self.crashed = (self.root / ABORT).exists()
+            was_copy = crashed and (self.root / ABORT).read_bytes().endswith(_COPY)
             self.log.load()
             self.queues.load(crashed=crashed)
             self._checkpoint.load()
@@ -157,10 +160,13 @@ class MessageStore:
             if self.index is not None:
                 self.index.load(crashed, self._checkpoint.index)
             # Before anything changes: a crash during recovery counts as one, too.
-            (self.root / ABORT).write_text(str(os.getpid()))
+            if not was_copy:  # or that would be forgotten
+                (self.root / ABORT).write_text(str(os.getpid()))
             self.disk.sync_folder(self.root)
             failpoints.hit("open.marked")
-            self._recover(crashed)
+            self._recover(crashed, was_copy)
+            if was_copy:
+                (self.root / ABORT).write_text(str(os.getpid()))
             # Nothing new to save; but better to learn now than in a minute that it cannot be written.
             self._checkpoint.save()
         except OSError as exc:
@@ -191,6 +197,7 @@ class MessageStore:
         self.refusals[_CLOSED] = "the store was closed"
         clean = False
         try:
+            self.cut_torn_record()
             self._upkeep.finish(self._mark())
             if self.refusals.keys() == {_CLOSED}:
                 queue_ends.save(self.root / QUEUE_ENDS, self.log.end, self.queues, self.disk)
@@ -229,7 +236,7 @@ class MessageStore:
             self._lock.close()
             self._lock = None
 
-    def _recover(self, crashed: bool) -> None:
+    def _recover(self, crashed: bool, was_copy: bool) -> None:
         recovery = Recovery(
             self.log,
             self.queues,
@@ -240,7 +247,7 @@ class MessageStore:
         )
         ends = self.root / QUEUE_ENDS
         if crashed:
-            recovery.after_crash(self._safe_timestamp())
+            recovery.after_crash(self._safe_timestamp(), was_copy=was_copy)
         else:
             recovery.after_stop(queue_ends.load(ends))
         # The next message must not be older than the newest one, of whatever kind.
@@ -309,6 +316,7 @@ class MessageStore:
         if self.flusher.error is not None or _CLOSED in self.refusals or _QUEUES in self.refusals:
             raise StoreNotWritable(self.refusal or "")
         if self._copy is None or self._copy.end != self.log.end:
+            self._mark_as_copy(True)
             self._copy = LogCopy(self.log, self.queues, self.index, self._tags, self._restarted, self._newest)
         touched = self._copy.append(offset, data)
         self._appender.last_timestamp = max(self._appender.last_timestamp, self._copy.last_timestamp)
@@ -361,6 +369,7 @@ class MessageStore:
         torn = self.torn
         if torn:
             self._cut(int(self.log.end) - torn)
+        self._mark_as_copy(False)
         return torn
 
     def truncate(self, end: int) -> None:
@@ -451,6 +460,22 @@ class MessageStore:
         for record in whole_records(log, start):
             newest = record.physical_offset, record.physical_offset + record.size
         return newest
+
+    def _mark_as_copy(self, is_copy: bool) -> None:
+        """Have the next start know, after a crash, whether the log may end anywhere within a record."""
+        if is_copy is self._is_marked:
+            return
+        fd = os.open(self.root / ABORT, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            if is_copy:
+                self.disk.write(fd, _COPY, size)
+            else:
+                os.ftruncate(fd, size - len(_COPY))
+            self.disk.sync(fd)
+        finally:
+            os.close(fd)
+        self._copy, self._is_marked = None, is_copy
 
     def fits(self, queue: ConsumeQueue, record: MessageRecord) -> bool:
         """Whether `put` would accept the size of a message."""
