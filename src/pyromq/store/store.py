@@ -33,6 +33,7 @@ from .index.index import IndexFiles
 from .index.key_query import KeyQuery, find_by_key
 from .lock import StoreLock
 from .log_copy import LogCopy, whole_records
+from .memory import available_memory
 from .metadata.checkpoint import Checkpoint
 from .metadata.deleted_topics import DeletedTopics
 from .put import Appender, PutResult
@@ -100,7 +101,7 @@ class MessageStore:
             if config.index
             else None
         )
-        self.reader = Reader(self.log, config, _physical_memory() if memory is None else memory)
+        self.reader = Reader(self.log, config, available_memory() if memory is None else memory)
         self._appender = Appender(
             self.log,
             self._tags,
@@ -680,7 +681,3 @@ class MessageStore:
         if _QUEUES not in self.refusals:
             logger.error("cannot write queues or index: %s; taking no more messages until that works", exc)
         self.refusals[_QUEUES] = f"consume queues or index cannot be written: {exc}"
-
-
-def _physical_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
