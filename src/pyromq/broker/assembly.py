@@ -59,6 +59,7 @@ from .timers.figures import TimerFigures
 from .timers.parking import TimerParking
 from .timers.recalls import RecallProcessor
 from .timers.schedule import ScheduleService
+from .timers.topic_counts import TopicCounts
 from .timers.upkeep import TimerUpkeep
 from .topics import TopicTable
 from .transactions.check_back import CheckBack
@@ -240,6 +241,8 @@ class Parts:
         timers = TimerFigures(self.timers, clock) if live.config.timer_wheel else None
         if timers is not None:
             stats.sources.append(timers.sample)
+        delivers_timers = live.config.timer_wheel and not self._is_slave
+        timer_counts = TopicCounts(self.timers, clock).table if delivers_timers else None
         delay_offsets = self.schedule.snapshot
         info = RuntimeInfo(
             context,
@@ -276,7 +279,7 @@ class Parts:
             **groups.table(),
             **ConsumptionProcessors(tables, context.address).table(),
             **SettingsProcessors(live, clock, self._settings_file.save, self._settings_changed).table(),
-            **FigureProcessors(info, stats, delay_offsets, self._timer_checkpoint).table(),
+            **FigureProcessors(info, stats, delay_offsets, self._timer_checkpoint, timer_counts).table(),
             **self.replication.table(),
             **ProgressProcessors(context, tables, Progress(context, tables)).table(),
             **CleaningProcessors(store, tables.topics, self._delete_queues).table(),

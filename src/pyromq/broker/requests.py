@@ -53,6 +53,7 @@ RULES: dict[int, Rule] = {
     Code.GET_ALL_CONSUMER_OFFSET: Rule(),
     Code.GET_ALL_DELAY_OFFSET: Rule(),
     Code.GET_TIMER_CHECK_POINT: Rule(),
+    Code.GET_TIMER_METRICS: Rule(),
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Rule(),
     Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Rule(),
     Code.GET_TOPIC_STATS_INFO: Rule(),

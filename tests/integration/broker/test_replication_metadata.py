@@ -207,6 +207,19 @@ async def test_progress_is_not_taken_before_the_log_has_come(group, shift, hurry
     assert slave.broker._parts.schedule.offsets == {}
 
 
+@pytest.mark.slow
+async def test_only_masters_tell_how_many_timers_wait(group, hurry):
+    client, reader = await pair(group, "timerPrecisionMs=100")
+    await client.sent(b"later", properties={"TIMER_DELAY_SEC": 600})
+
+    async def counted():
+        reply = (await client.call(61)).json
+        return reply["timingCount"].get(TOPIC, {}).get("count") == 1 and reply["dataVersion"]["counter"] > 0
+
+    await eventually(counted)
+    assert (await reader.call(61)).code == 1  # a slave has them in its log, and counts when it is a master
+
+
 # Masters of other kinds
 
 
@@ -214,7 +227,7 @@ async def test_what_slaves_copy_is_served_on_both_ports(group):
     master = await group.start("master", MASTER)
     async with Peer() as peer:
         for address in (f"127.0.0.1:{master.port}", vip_address(f"127.0.0.1:{master.port}")):
-            for code in (21, 43, 45, 201, 402):
+            for code in (21, 43, 45, 61, 201, 402):
                 assert loose_json((await peer.ask(address, code)).body_bytes) is not None
             checkpoint = (await peer.ask(address, 60)).body_bytes
             assert len(struct.unpack(">7q", checkpoint)) == 7

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyromq.protocol.bodies import DelayOffsetTable, TopicConfig
+    from pyromq.protocol.bodies.timers import TimerMetricsTable
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
     from pyromq.store import MessageStore
@@ -94,7 +95,8 @@ class SettingsProcessors:
 class FigureProcessors:
     """What the broker has counted, and how far delayed messages were delivered.
 
-    `timers` gives the checkpoint of timers as slaves copy it, or None where none are delivered.
+    `timers` gives the checkpoint of timers as slaves copy it, or None where none are delivered; `timer_counts` how many
+    of them wait, by topic.
     """
 
     def __init__(
@@ -103,11 +105,13 @@ class FigureProcessors:
         statistics: Statistics,
         delay_offsets: Callable[[], DelayOffsetTable],
         timers: Callable[[], bytes | None] = lambda: None,
+        timer_counts: Callable[[], Awaitable[TimerMetricsTable]] | None = None,
     ) -> None:
         self._info = info
         self._statistics = statistics
         self._delay_offsets = delay_offsets
         self._timers = timers
+        self._timer_counts = timer_counts
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -115,6 +119,7 @@ class FigureProcessors:
             RequestCode.VIEW_BROKER_STATS_DATA: self.view_stats,
             RequestCode.GET_ALL_DELAY_OFFSET: self.delay_offsets,
             RequestCode.GET_TIMER_CHECK_POINT: self.timer_checkpoint,
+            RequestCode.GET_TIMER_METRICS: self.timer_counts,
         }
 
     def runtime_info(self, connection: Connection, request: Command) -> Command:
@@ -135,6 +140,11 @@ class FigureProcessors:
         if checkpoint is None:
             raise ServerError("The checkpoint is null")
         return request.reply(body=checkpoint)
+
+    async def timer_counts(self, connection: Connection, request: Command) -> Command:
+        if self._timer_counts is None:
+            raise ServerError("The timer message store is null")
+        return request.reply(body=(await self._timer_counts()).encode())
 
 
 class ProgressProcessors:

@@ -166,6 +166,16 @@ class TimerService:
         return len(self._wheel) + len(self._late) + (0 if self._slot is None else self._slot.left)
 
     @property
+    def followed(self) -> int:
+        """The next entry of the queue to be read."""
+        return self._followed
+
+    @property
+    def first_pending(self) -> int:
+        """The first entry of the queue that may wait."""
+        return self._first_pending
+
+    @property
     def behind(self) -> tuple[int, int]:
         """How late delivery is in milliseconds, and how many queue entries have not been read."""
         late = self._clock() - (self._fired + 1) * self._precision if self._fired >= 0 else 0
@@ -195,6 +205,28 @@ class TimerService:
         table = table[table[:, 0] >= self._first_pending]
         ordered: Int64s = table[np.argsort(table[:, 0])]
         return ordered
+
+    def pending_entries(self) -> tuple[Int64s, Int64s]:
+        """The queue offsets and kinds of everything pending, side by side, in no particular order."""
+        import numpy as np
+
+        more = [entry for _, entries in self._under_way() for entry in entries]
+        entries = np.append(self._wheel.all()[1], np.array(more, np.int64))
+        return entries >> _KIND_BITS, entries & 3
+
+    def topics_from(self, offset: int) -> list[str]:
+        """The real topics of some entries from `offset` on, which were followed; "" for those that are gone."""
+        data = self.queue.entries(offset, min(_CHUNK, self._followed - offset))
+        if not data:
+            return [""] * (int(self.queue.next_file_offset(offset)) - offset)
+        topics = []
+        for number, (physical, size, _) in enumerate(ENTRY.iter_unpack(data), offset):
+            topic = None
+            if size != PRE_BLANK_SIZE and number >= self._first_pending:
+                record = self._record_at(physical, size)
+                topic = None if record is None else record.find_property(props.REAL_TOPIC)
+            topics.append(topic or "")
+        return topics
 
     def _under_way(self) -> Iterator[tuple[int, Sequence[int]]]:
         """What has left the wheel but is not delivered yet: slots and their entries."""
