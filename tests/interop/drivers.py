@@ -38,6 +38,9 @@ end of a command is `done N` or `failed N REASON`, N counting the commands.
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -45,6 +48,7 @@ from tests.interop import apache, toolchains
 from tests.interop.process import PeerFailed, Process, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 START_SECONDS = 30.0
@@ -146,6 +150,15 @@ class Driver:
     def said(self, word: str, name: str) -> list[str]:
         """What it said so far of `name` on lines that begin with `word`."""
         return [rest for first, _, rest in (line.partition(" ") for line in self._process.lines(word)) if first == name]
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It stands still (SIGSTOP): its connections stay, but it neither reads nor answers."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._process.pid, signal.SIGCONT)
 
     def client_id(self, consumer: str) -> str:
         return self.said("client", consumer)[-1]

@@ -125,6 +125,36 @@ def test_a_slave_of_theirs_follows_a_master_of_ours(java_packages: None, tmp_pat
                 wait_until(lambda: settings_copied(theirs), SYNCED_WITHIN, "the slave has the topic and the offset")
 
 
+@pytest.mark.scenario("ha 14")
+def test_a_slave_of_theirs_copies_how_timers_are(java_packages: None, tmp_path: Path) -> None:
+    home = tmp_path / "theirs"
+    home.mkdir()
+    own: dict[str, Any] = {"brokerClusterName": CLUSTER, "brokerName": PAIR, **settings("ASYNC_MASTER", 0)}
+    with (
+        NameServer("ours", tmp_path / "namesrv") as namesrv,
+        PyroMQ(tmp_path / "ours", namesrv=namesrv.address, **own) as master,
+    ):
+        create(master.address)
+        with wire.Connection(master.address) as connection:
+            for number in range(3):
+                wire.send(connection, TOPIC, 0, b"later", TIMER_DELAY_SEC="3600", UNIQ_KEY=f"key-{number}")
+        slave = Broker("5.5.0", home, namesrv.address, name=PAIR, timerWheelEnable="true", **settings("SLAVE", 1))
+        with slave.process:
+            slave.wait_until_booted()
+
+            def copied_counts() -> bool:
+                # It counts the timers in its log, too; only the version shows whose counts these are.
+                ours, theirs = wire.ask(master.address, 61).json, saved(home / "store", "timermetrics")
+                assert ours["timingCount"][TOPIC]["count"] == 3
+                return bool(theirs.get("dataVersion", {}).get("timestamp") == ours["dataVersion"]["timestamp"])
+
+            wait_until(copied_counts, SYNCED_WITHIN, "the slave has the counts of its master")
+            logs = "".join(path.read_text(errors="replace") for path in (home / "logs").rglob("*.log"))
+            assert "slave topic config from master" in logs
+            failed = [line for line in logs.splitlines() if "Exception, 127.0.0.1" in line]
+            assert failed == []
+
+
 def test_mqadmin_sees_a_pair_of_ours(java_packages: None, tmp_path: Path) -> None:
     names = {"brokerClusterName": CLUSTER, "brokerName": PAIR}
     with (
