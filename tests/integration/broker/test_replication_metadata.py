@@ -233,6 +233,12 @@ async def test_what_slaves_copy_is_served_on_both_ports(group):
             assert len(struct.unpack(">7q", checkpoint)) == 7
 
 
+async def test_offsets_have_a_version(group):
+    """Without one, slaves of 5.5.0 fail before they have saved the offsets."""
+    master = await group.start("master", MASTER)
+    assert (await (await master.connect()).call(43)).json["dataVersion"]["counter"] == 0
+
+
 @pytest.mark.slow
 async def test_a_master_that_does_not_know_a_request_is_asked_for_the_rest(group, caplog):
     master = await group.start("master", MASTER)

@@ -10,12 +10,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pyromq.protocol.bodies import ConsumerOffsetTable
+from pyromq.protocol.bodies import ConsumerOffsetTable, DataVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-
-    from pyromq.protocol.bodies import DataVersion
 
 logger = logging.getLogger(__name__)
 
@@ -162,6 +160,6 @@ class ConsumerOffsets:
             if separator and queues.items() - known.items():
                 self._groups.setdefault(group, {})[topic] = known | queues
                 self.dirty = True
-        if masters.data_version is not None and masters.data_version != self._data_version:
+        if masters.data_version not in (None, DataVersion(), self._data_version):
             self._data_version = masters.data_version
             self.dirty = True

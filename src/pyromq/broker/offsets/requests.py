@@ -6,8 +6,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pyromq.errors import QueryNotFound, SubscriptionGroupNotExist, TopicNotFound
-from pyromq.protocol.bodies import QueryCorrectionOffsetBody
+from pyromq.protocol.bodies import DataVersion, QueryCorrectionOffsetBody
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import (
     CloneGroupOffset,
@@ -94,7 +96,11 @@ class OffsetProcessors:
 
     async def all_offsets(self, connection: Connection, request: Command) -> Command:
         # Each slave asks every few seconds, and a hundred thousand offsets take a while to write down.
-        return request.reply(body=await asyncio.to_thread(self._offsets.snapshot().encode))
+        table = self._offsets.snapshot()
+        if table.data_version is None:
+            # A slave of 5.5.0 fails over a missing one, before it has saved the offsets.
+            table = replace(table, data_version=DataVersion())
+        return request.reply(body=await asyncio.to_thread(table.encode))
 
     def correction(self, connection: Connection, request: Command) -> Command:
         header = request.header(QueryCorrectionOffset)

@@ -158,11 +158,12 @@ async def test_a_request_without_a_field_that_it_needs_says_which(broker, code, 
     assert not broker.offsets.dirty
 
 
-async def test_all_offsets_are_the_content_of_their_file(broker):
+async def test_all_offsets_are_the_content_of_their_file_with_a_version(broker):
     broker.ask(15, consumerGroup="g", topic="T", queueId=0, commitOffset=5)
     broker.ask(15, consumerGroup="g", topic="T", queueId=1, commitOffset=6)
     reply = await broker.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
-    assert reply.body_bytes == b'{"offsetTable":{"T@g":{"0":5,"1":6}}}'
+    version = b'"dataVersion":{"counter":0,"timestamp":0}'
+    assert reply.body_bytes == b"{" + version + b',"offsetTable":{"T@g":{"0":5,"1":6}}}'
 
 
 # Queues: 29 to 32
