@@ -20,8 +20,9 @@ from .broker_table import progress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OURS, APACHE = "ours", "Apache"
-BOOT_SECONDS = {OURS: 20.0, APACHE: 60.0}
+OURS, APACHE, APACHE_4 = "ours", "Apache", "Apache 4.9.7"
+VERSIONS = {APACHE: "5.5.0", APACHE_4: "4.9.7"}
+BOOT_SECONDS = {OURS: 20.0, APACHE: 60.0, APACHE_4: 60.0}
 # The harness starts brokers for tests with a simple collector and a quick compiler; here they run as by default.
 FULL_SPEED = ("-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=4")
 # What a broker of Apache's has unless it is told otherwise; the harness makes small files.
@@ -61,19 +62,27 @@ class Peer:
         return int(fields[field].split()[0]) * 1024
 
 
-def spawn(make: str, home: Path, namesrv: str, flush: str = "ASYNC_FLUSH") -> Peer:
-    """Start a broker with an empty store and do not wait for it."""
+def spawn(
+    make: str, home: Path, namesrv: str, flush: str = "ASYNC_FLUSH", *, memory: str = "4g", **settings: object
+) -> Peer:
+    """Start a broker with an empty store and do not wait for it. `memory` is what a JVM gets for its heap."""
     home.mkdir(parents=True)
-    if make == APACHE:
-        jvm = (*heap("4g"), *FULL_SPEED)
-        broker = apache.Broker("5.5.0", home, namesrv, jvm=jvm, **STOCK, flushDiskType=flush)
+    settings = {"flushDiskType": flush, **settings}
+    if make in VERSIONS:
+        jvm = (*heap(memory), *FULL_SPEED)
+        broker = apache.Broker(VERSIONS[make], home, namesrv, jvm=jvm, **STOCK | settings)
         return Peer(make, broker.port, namesrv, broker.process)
     port = free_port()
     config = home / "broker.conf"
-    config.write_text(
-        f"brokerName=ours\nbrokerIP1=127.0.0.1\nlistenPort={port}\nnamesrvAddr={namesrv}\nflushDiskType={flush}\n"
-        f"storePathRootDir={home / 'store'}\n"
-    )
+    settings = {
+        "brokerName": "ours",
+        "brokerIP1": "127.0.0.1",
+        "listenPort": port,
+        "namesrvAddr": namesrv,
+        "storePathRootDir": home / "store",
+        **settings,
+    }
+    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     foreign = ("PYROMQ_", "ROCKETMQ", "NAMESRV")
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
     command = [sys.executable, "-m", "pyromq.cli.main", "broker", "-c", str(config)]

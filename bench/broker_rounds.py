@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +13,7 @@ from .broker_table import progress
 from .load import drive
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .broker_peers import Peer
 
@@ -49,9 +50,9 @@ def warm_seconds(seconds: float) -> float:
     return WARM_SECONDS * seconds / SHORT if too_short(seconds) else WARM_SECONDS
 
 
-def title(what: str, seconds: float) -> str:
+def title(what: str, seconds: float, rounds: int = ROUNDS) -> str:
     tried = " (too short to conclude anything)" if too_short(seconds) else ""
-    return f"{what}, median of {ROUNDS} interleaved rounds of {seconds:g} s{tried}"
+    return f"{what}, median of {rounds} interleaved rounds of {seconds:g} s{tried}"
 
 
 def comparison(load: str, ours: Round, theirs: Round) -> tuple[object, ...]:
@@ -68,14 +69,28 @@ class Contest:
     """Loads that several brokers get in turn, and what a reader must know of how that went.
 
     The driver counts answers, and an answer may be a refusal. So for sends, `queues` says where the messages of each
-    broker go, and `notes` compares the answers with what lies there.
+    broker go, and `notes` compares the answers with what lies there. `turn` is entered, with the number of the broker,
+    for as long as one is measured.
     """
 
-    def __init__(self, peers: Sequence[Peer], seconds: float, queues: Sequence[Queues] = ()) -> None:
+    def __init__(
+        self,
+        peers: Sequence[Peer],
+        seconds: float,
+        queues: Sequence[Queues] = (),
+        *,
+        rounds: int = ROUNDS,
+        turn: Callable[[int], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+    ) -> None:
         self._peers = peers
         self._seconds = seconds
         self._queues = queues
-        self._stored = [_stored(peer, each) for peer, each in zip(peers, queues, strict=bool(queues))]
+        self._rounds = rounds
+        self._turn = turn
+        self._stored = []
+        for number, (peer, each) in enumerate(zip(peers, queues, strict=bool(queues))):
+            with turn(number):
+                self._stored.append(stored(peer.address, each))
         self._answered = [0] * len(peers)
         self._notes: list[str] = []
 
@@ -84,11 +99,12 @@ class Contest:
     ) -> list[Round]:
         """The median of each broker under frames of its own; one reply is so many messages."""
         results: list[list[Round]] = [[] for _ in self._peers]
-        for _ in range(ROUNDS):
+        for _ in range(self._rounds):
             for number, peer in enumerate(self._peers):
-                before = peer.cpu_seconds()
-                measured = drive(peer.port, frames[number], connections, window, self._seconds)
-                cpu = (peer.cpu_seconds() - before) / (measured.count * per_reply) * 1e6
+                with self._turn(number):
+                    before = peer.cpu_seconds()
+                    measured = drive(peer.port, frames[number], connections, window, self._seconds)
+                    cpu = (peer.cpu_seconds() - before) / (measured.count * per_reply) * 1e6
                 rate = measured.rate * per_reply
                 self._answered[number] += measured.count
                 results[number].append(Round(rate, measured.p50, measured.p99, cpu, measured.busy))
@@ -104,23 +120,25 @@ class Contest:
         refused = []
         for number, queues in enumerate(self._queues):
             peer, answered = self._peers[number], self._answered[number]
-            stored = _settled(peer, queues) - self._stored[number]
-            if stored < answered:
-                refused.append(f"{peer.make} stored {stored:,} of the {answered:,} messages counted here.")
+            with self._turn(number):
+                found = _settled(peer, queues) - self._stored[number]
+            if found < answered:
+                refused.append(f"{peer.make} stored {found:,} of the {answered:,} messages counted here.")
         return self._notes + refused
 
 
 def _settled(peer: Peer, queues: Queues) -> int:
     """What queues hold once that grows no more: Apache's broker enters messages into queues behind the answer."""
     deadline = time.monotonic() + SETTLE_SECONDS
-    total, last = _stored(peer, queues), -1
+    total, last = stored(peer.address, queues), -1
     while total != last and time.monotonic() < deadline:
         time.sleep(0.5)
-        total, last = _stored(peer, queues), total
+        total, last = stored(peer.address, queues), total
     return total
 
 
-def _stored(peer: Peer, queues: Queues) -> int:
-    with wire.Connection(peer.address) as connection:
+def stored(address: str, queues: Queues) -> int:
+    """How many messages queues have got."""
+    with wire.Connection(address) as connection:
         answers = [connection.ask(GET_MAX_OFFSET, topic=topic, queueId=queue) for topic, queue in queues]
     return sum(int(answer.ext["offset"]) for answer in answers)

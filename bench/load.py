@@ -15,12 +15,14 @@ import struct
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
+
+T = TypeVar("T")
 
 _LENGTH = struct.Struct(">i")
 _READ_SIZE = 1 << 18
@@ -99,6 +101,8 @@ class _Driver(asyncio.BufferedProtocol):
 
     def _send(self, number: int, now: float) -> None:
         number = min(number, self._unsent)
+        if not number:
+            return
         self._unsent -= number
         self._sent += [now] * number
         if len(self._frames) == 1:
@@ -106,6 +110,20 @@ class _Driver(asyncio.BufferedProtocol):
         else:
             data = b"".join(itertools.islice(self._rotation, number))
         self._transport.write(data)  # type: ignore[attr-defined]
+
+
+class _SteadyDriver(_Driver):
+    """Sends when it is time to, whatever the server does; no more than `_MOST` requests wait for an answer."""
+
+    _MOST = 4096
+
+    def __init__(self, frames: Sequence[bytes], times: list[float]) -> None:
+        super().__init__(frames, 0, _UNLIMITED, times)
+        self._unsent = 0
+
+    def send(self, number: int) -> None:
+        self._unsent = min(number, self._MOST - len(self._sent))
+        self._send(self._unsent, time.perf_counter())
 
 
 def drive(port: int, frames: bytes | Sequence[bytes], connections: int, window: int, seconds: float) -> Measured:
@@ -116,6 +134,17 @@ def drive(port: int, frames: bytes | Sequence[bytes], connections: int, window: 
 def drive_count(port: int, frames: bytes | Sequence[bytes], connections: int, window: int, count: int) -> Measured:
     """Send `count` requests and wait for all their answers."""
     return _in_a_process(_counted, port, _several(frames), connections, window, count)
+
+
+def drive_steadily(
+    port: int, frame: bytes, connections: int, rate: float, seconds: float, meanwhile: Callable[[], T]
+) -> tuple[Measured, T]:
+    """Send `rate` requests a second, spread evenly, for so long, and what `meanwhile` gives, which runs here."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        measured = pool.apply_async(_run, (_steadily, (port, (frame,), connections, rate, seconds)))
+        result = meanwhile()
+        return measured.get(), result
 
 
 def _several(frames: bytes | Sequence[bytes]) -> Sequence[bytes]:
@@ -146,6 +175,24 @@ async def _timed(port: int, frames: Sequence[bytes], connections: int, window: i
         future.result()
     count = sum(driver.count for driver in drivers)
     return _measured(times, count - before, took, count, busy)
+
+
+async def _steadily(port: int, frames: Sequence[bytes], connections: int, rate: float, seconds: float) -> Measured:
+    times: list[float] = []
+    loop = asyncio.get_running_loop()
+    drivers = []
+    for _ in range(connections):
+        _, driver = await loop.create_connection(lambda: _SteadyDriver(frames, times), "127.0.0.1", port)
+        drivers.append(driver)
+    began, busy, sent = time.perf_counter(), time.process_time(), 0
+    while (passed := time.perf_counter() - began) < seconds:
+        due = int(passed * rate) - sent
+        for number, driver in enumerate(drivers):
+            driver.send(due // connections + (number < due % connections))
+        sent += due
+        await asyncio.sleep(0.001)
+    count = sum(driver.count for driver in drivers)
+    return _measured(times, count, passed, count, time.process_time() - busy)
 
 
 async def _counted(port: int, frames: Sequence[bytes], connections: int, window: int, count: int) -> Measured:
