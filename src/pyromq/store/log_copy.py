@@ -18,7 +18,7 @@ from .format import PhysicalOffset
 from .scan import scan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from .commit_log import CommitLog
     from .fast_scan import FastScanner
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from .segment import Segment
     from .tags import TagsCodes
 
-# From so many bytes on, records are read a thousand at a time.
-_MUCH = 64 << 10
+# From so many bytes on, records are read a thousand at a time: 3.7 µs each in 1 MB of 1 KB records, 6 µs one by one.
+# For fewer, what numpy takes for each call costs more: 11 µs in 64 KB.
+_MUCH = 256 << 10
 
 
 def whole_records(log: CommitLog, start: int) -> Iterator[ScannedRecord]:
@@ -74,10 +75,10 @@ class LogCopy:
         self.newest = newest
         self.last_timestamp = 0
 
-    def append(self, offset: int, data: bytes | memoryview) -> dict[ConsumeQueue, None]:
-        """Append what the master's log has at `offset`. Gives the queues that got messages.
+    def append(self, offset: int, pieces: Iterable[bytes | memoryview]) -> None:
+        """Append what the master's log has at `offset`, piece by piece. `dispatch` it then, whatever happened.
 
-        StoreError if it does not continue this log, CorruptRecord if it is no log, OSError if the disk refuses it.
+        StoreError if it does not continue this log, OSError if the disk refuses a piece; those before it are kept.
         """
         log = self._log
         if not log.segments and offset != log.end:
@@ -87,15 +88,19 @@ class LogCopy:
         if offset != log.end:
             raise StoreError(f"the copy of the log ends at {log.end} and cannot go on with what belongs to {offset}")
         try:
-            while data:
-                size = min(len(data), log.file_size - int(log.end) % log.file_size)
-                log.append_copy(data[:size])
-                data = data[size:]
+            for data in pieces:
+                while data:
+                    size = min(len(data), log.file_size - int(log.end) % log.file_size)
+                    log.append_copy(data[:size])
+                    data = data[size:]
         finally:
             self.end = int(log.end)
-        return self._dispatch_whole()
 
-    def _dispatch_whole(self) -> dict[ConsumeQueue, None]:
+    def dispatch(self) -> dict[ConsumeQueue, None]:
+        """Dispatch the records that are whole by now. Gives the queues that got messages.
+
+        Their keys are collected, as those of a master's messages are. CorruptRecord if what was appended is no log.
+        """
         touched: dict[ConsumeQueue, None] = {}
         while (segment := self._log.segment_at(self.dispatched)) is not None and self.dispatched < self._log.end:
             received = min(int(self._log.end), segment.end) - segment.start
@@ -106,7 +111,6 @@ class LogCopy:
             if received < segment.size:
                 break
             self.dispatched = segment.end
-        self._dispatch.finish()
         return touched
 
     def _dispatch_file(self, segment: Segment, received: int, touched: dict[ConsumeQueue, None]) -> None:

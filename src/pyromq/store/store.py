@@ -311,18 +311,31 @@ class MessageStore:
         self._dispatched()
         return results
 
-    def append_copy(self, offset: int, data: bytes | memoryview) -> list[ConsumeQueue]:
-        """Append what the log of a master has at `offset`, see `LogCopy.append`. Gives the queues that got messages."""
+    def append_copy(
+        self, offset: int, *pieces: bytes | memoryview, appended: Callable[[], None] = lambda: None
+    ) -> list[ConsumeQueue]:
+        """Append what the log of a master has at `offset`, see `LogCopy`. Gives the queues that got messages.
+
+        `appended` is called as soon as the log has all of it, and before the queues do.
+        """
         # As for messages: entries that cannot be written stay in memory, which is limited.
         if self.flusher.error is not None or _CLOSED in self.refusals or _QUEUES in self.refusals:
             raise StoreNotWritable(self.refusal or "")
         if self._copy is None or self._copy.end != self.log.end:
             self._mark_as_copy(True)
             self._copy = LogCopy(self.log, self.queues, self.index, self._tags, self._restarted, self._newest)
-        touched = self._copy.append(offset, data)
-        self._appender.last_timestamp = max(self._appender.last_timestamp, self._copy.last_timestamp)
+        try:
+            self._copy.append(offset, pieces)
+            appended()
+        finally:
+            touched = self._dispatch_copy(self._copy)
+        return touched
+
+    def _dispatch_copy(self, copy: LogCopy) -> list[ConsumeQueue]:
+        touched = copy.dispatch()
+        self._appender.last_timestamp = max(self._appender.last_timestamp, copy.last_timestamp)
         if self._confirmed.offset is not None:
-            self._confirmed.written(touched, self._copy.dispatched)
+            self._confirmed.written(touched, copy.dispatched)
         try:
             self._upkeep.after_put(touched)
         except (OSError, StoreError) as exc:
