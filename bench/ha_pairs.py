@@ -15,9 +15,9 @@ from tests.interop.process import PeerFailed
 
 from . import broker_frames as frames
 from .broker_peers import APACHE, APACHE_4, OURS, Peer, scratch, spawn
-from .broker_rounds import ROUNDS, stored, too_short
+from .broker_rounds import ROUNDS, stored, too_short, warm_seconds
 from .broker_table import progress
-from .load import drive_count
+from .load import drive, drive_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,9 @@ BODY = 1024
 # Up to nine brokers live at once, so each JVM gets a heap that lets the log stay in the page cache.
 HEAP = "2g"
 TOPIC, QUEUES = frames.TOPIC, 4
+PROBE_QUEUE = QUEUES - 1  # the load goes to another
 FOLLOWS_WITHIN = 60.0
+SETTLE = 1.0  # seconds in which a JVM makes up for what it should have done while it stood still
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Group:
         for peer in self.peers:
             os.kill(peer.process.pid, signal.SIGCONT)
         try:
+            time.sleep(SETTLE)
             wait_until_followed(self)
             yield
             wait_until_followed(self)
@@ -130,23 +133,25 @@ def ending(peer: Peer) -> Iterator[None]:
 
 def wait_until_followed(group: Group) -> None:
     """Until a message is acknowledged in full and the slave has it: what follows is measured with both at work."""
-    if group.slave is None:
-        return
     deadline = time.monotonic() + FOLLOWS_WITHIN
-    queue = QUEUES - 1
-    while drive_once(group.master) != 0 or held(group.slave, queue) < held(group.master, queue):
+    while not _is_followed(group):
         if time.monotonic() > deadline:
             raise PeerFailed(f"the slave of {group.make} does not follow; see {group.home}")
         time.sleep(0.05)
-    while held(group.slave, frames.QUEUE) < held(group.master, frames.QUEUE):
-        if time.monotonic() > deadline:
-            raise PeerFailed(f"the slave of {group.make} fell behind; see {group.home}")
-        time.sleep(0.05)
 
 
-def drive_once(peer: Peer) -> int:
-    """The code that a message is answered with."""
-    return frames.ask(peer.port, frames.send(BODY, queue=QUEUES - 1)).code
+def _is_followed(group: Group) -> bool:
+    is_acknowledged = frames.ask(group.master.port, frames.send(BODY, queue=PROBE_QUEUE)).code == 0
+    slave = group.slave or group.master
+    return is_acknowledged and all(
+        held(slave, queue) >= held(group.master, queue) for queue in (PROBE_QUEUE, frames.QUEUE)
+    )
+
+
+def warm(group: Group, seconds: float) -> None:
+    """Full load for a while: a JVM compiles what it does often, and ours loads what it needs for many messages."""
+    with group.turn():
+        drive(group.master.port, frames.send(BODY), 4, 64, seconds if group.make == OURS else warm_seconds(seconds))
 
 
 def held(peer: Peer, queue: int = frames.QUEUE) -> int:

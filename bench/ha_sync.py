@@ -5,10 +5,9 @@ from __future__ import annotations
 from pyromq.protocol.command import SerializeType
 
 from . import broker_frames as frames
-from .broker_rounds import Contest, title, warm_seconds
+from .broker_rounds import Contest, title
 from .broker_table import show
-from .ha_pairs import BODY, MAKES, TOPIC, groups, rounds
-from .load import drive
+from .ha_pairs import BODY, MAKES, TOPIC, groups, rounds, warm
 
 # Connections, requests in flight on each, header.
 LOADS = ((4, 64, SerializeType.JSON), (4, 64, SerializeType.ROCKETMQ), (64, 1, SerializeType.JSON))
@@ -22,9 +21,8 @@ COLUMNS = (
 def main(seconds: float) -> None:
     rows = []
     with groups("SYNC_MASTER", [(make, True) for make in MAKES]) as pairs:
-        for pair in pairs[1:]:
-            with pair.turn():
-                drive(pair.master.port, frames.send(BODY), 4, 64, warm_seconds(seconds))
+        for pair in pairs:
+            warm(pair, seconds)
         contest = Contest(
             [pair.master for pair in pairs],
             seconds,
