@@ -51,6 +51,7 @@ ATTRIBUTES = {
             "namesrv": "NameServerAdmin",
             "acl": "AclAdmin",
             "clients": "ClientAdmin",
+            "controllers": "ControllerAdmin",
         }.items()
     },
 }

@@ -35,6 +35,8 @@ from pyromq.client import (
     TxSendResult,
 )
 from pyromq.client.admin.acl import Account, Acl, AclVersion, User
+from pyromq.client.admin.controllers import ControllerView, Elected
+from pyromq.client.admin.fan_out import Answers
 from pyromq.client.admin.offsets import ResetResult
 from pyromq.client.admin.progress import GroupProgress
 from pyromq.client.admin.tracks import MessageTrack
@@ -54,11 +56,13 @@ from pyromq.protocol.bodies import (
     ConsumerRunningInfo,
     ConsumeStats,
     ConsumeStatsList,
+    EpochEntryCache,
     HARuntimeInfo,
     MessageRequestMode,
     ProducerInfo,
     QueryConsumeQueueResponseBody,
     QueueTimeSpan,
+    ReplicasInfo,
     SubscriptionGroupConfig,
     TopicConfig,
     TopicOffset,
@@ -72,6 +76,7 @@ __all__ = [
     "Client",
     "ClientAdmin",
     "Consumer",
+    "ControllerAdmin",
     "GroupAdmin",
     "MessageAdmin",
     "NameServerAdmin",
@@ -592,6 +597,8 @@ class AdminClient:
     def acl(self) -> AclAdmin: ...
     @property
     def clients(self) -> ClientAdmin: ...
+    @property
+    def controllers(self) -> ControllerAdmin: ...
 
 class TopicAdmin:
     """Operations on topics. Names are the brokers' own: no namespace is added."""
@@ -857,6 +864,8 @@ class BrokerAdmin:
         """A broker's runtime figures, as text under RocketMQ's keys (docs/spec/broker.md 12.2)."""
     def ha_status(self, broker: str) -> HARuntimeInfo:
         """Who follows a master, or whom a slave follows. Raises RequestCodeNotSupported from a broker of 4.9."""
+    def epochs(self, broker: str) -> EpochEntryCache:
+        """The epochs of a broker's log, and its end. Raises BrokerError from one that is not in controller mode."""
     def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:
         """A counter over the last minute, hour and day: `TOPIC_PUT_NUMS` of a topic, `GROUP_GET_NUMS` of `topic@group`.
 
@@ -960,3 +969,34 @@ class ClientAdmin:
 
         Silent consumers are left out. Raises TopicNotFound, and ServerError if no one is online.
         """
+
+class ControllerAdmin:
+    """Operations on controllers. `controllers` are addresses, of which one that works is enough."""
+    def view(self, controller: str) -> ControllerView:
+        """What this controller says of its group, whether it leads or not."""
+    def views(self, controllers: Iterable[str]) -> Answers[ControllerView]:
+        """The same of several, and of the peers that they name."""
+    def leader(self, controllers: Sequence[str]) -> ControllerView:
+        """The first answer that names a leader. Raises BrokerError (2007) if nobody does."""
+    def replicas(self, controllers: Sequence[str], brokers: Iterable[str]) -> dict[str, ReplicasInfo]:
+        """Groups by broker name: the master, and who is in sync. Names that no controller knows are left out."""
+    def elect(self, controllers: Sequence[str], cluster: str, broker: str, broker_id: int) -> Elected:
+        """Make a broker the master of its group. Raises BrokerError: 2012 if it is not alive or not in sync."""
+    def clean(
+        self,
+        controllers: Sequence[str],
+        broker: str,
+        ids: Sequence[int] = (),
+        *,
+        cluster: str | None = None,
+        living: bool = False,
+    ) -> None:
+        """Forget stopped brokers of a group, or all of it. Raises BrokerError (2009) for one that lives.
+
+        With `living` it is forgotten even while its brokers run: they lose their role and must be started afresh.
+        Apache's controllers then forget the whole group, whatever `ids` says.
+        """
+    def config(self, controllers: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The settings of each controller, by its address."""
+    def set_config(self, controllers: Iterable[str], changes: Mapping[str, str]) -> list[str]:
+        """Change settings at each of these controllers; they do not tell each other. Returns the addresses."""

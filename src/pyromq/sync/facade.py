@@ -291,6 +291,7 @@ BrokerAdmin = _make(admin.BrokerAdmin)
 NameServerAdmin = _make(admin.NameServerAdmin)
 AclAdmin = _make(admin.AclAdmin)
 ClientAdmin = _make(admin.ClientAdmin)
+ControllerAdmin = _make(admin.ControllerAdmin)
 
 FACADES: dict[type, type[Any]] = {
     cls: facade

@@ -110,7 +110,7 @@ _PULL_CONSUMER = Row(
     }
 )
 
-_GROUPS = ("topics", "groups", "offsets", "messages", "brokers", "namesrv", "acl", "clients")
+_GROUPS = ("topics", "groups", "offsets", "messages", "brokers", "namesrv", "acl", "clients", "controllers")
 
 
 def _all_await(cls: type) -> Row:
@@ -150,6 +150,7 @@ TABLE: Mapping[type, Row] = {
             admin.NameServerAdmin,
             admin.AclAdmin,
             admin.ClientAdmin,
+            admin.ControllerAdmin,
         )
     },
 }

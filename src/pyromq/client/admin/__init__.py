@@ -4,6 +4,7 @@ from .acl import Account, Acl, AclAdmin, AclVersion, Policy, PolicyEntry, User
 from .admin_client import AdminClient
 from .brokers import BrokerAdmin
 from .clients import ClientAdmin
+from .controllers import ControllerAdmin, ControllerView, Elected
 from .groups import GroupAdmin
 from .messages import MessageAdmin
 from .name_servers import NameServerAdmin
@@ -20,6 +21,9 @@ __all__ = [
     "AdminClient",
     "BrokerAdmin",
     "ClientAdmin",
+    "ControllerAdmin",
+    "ControllerView",
+    "Elected",
     "GroupAdmin",
     "GroupProgress",
     "MessageAdmin",

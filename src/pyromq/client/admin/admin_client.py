@@ -11,6 +11,7 @@ from .acl import AclAdmin
 from .addresses import Addresses
 from .brokers import BrokerAdmin
 from .clients import ClientAdmin
+from .controllers import ControllerAdmin
 from .groups import GroupAdmin
 from .messages import MessageAdmin
 from .name_servers import NameServerAdmin
@@ -51,6 +52,7 @@ class AdminClient:
         self.namesrv = NameServerAdmin(requests)
         self.brokers = BrokerAdmin(requests, addresses)
         self.clients = ClientAdmin(requests, addresses)
+        self.controllers = ControllerAdmin(requests)
         self.topics = TopicAdmin(requests, addresses, self.namesrv)
         self.groups = GroupAdmin(requests, addresses, self.topics, self.clients)
         self.offsets = OffsetAdmin(requests, addresses, self.groups)

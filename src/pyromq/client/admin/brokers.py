@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyromq.protocol.bodies import BrokerStatsData, ConsumeStatsList, HARuntimeInfo, KVTable
+from pyromq.protocol.bodies import BrokerStatsData, ConsumeStatsList, EpochEntryCache, HARuntimeInfo, KVTable
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import (
     AddWritePermReply,
@@ -70,6 +70,11 @@ class BrokerAdmin:
         """Who follows a master, or whom a slave follows. Raises RequestCodeNotSupported from a broker of 4.9."""
         reply = await self._requests.ask(await self._addresses.address(broker), RequestCode.GET_BROKER_HA_STATUS)
         return HARuntimeInfo.decode(reply.body_bytes)
+
+    async def epochs(self, broker: str) -> EpochEntryCache:
+        """The epochs of a broker's log, and its end. Raises BrokerError from one that is not in controller mode."""
+        reply = await self._requests.ask(await self._addresses.address(broker), RequestCode.GET_BROKER_EPOCH_CACHE)
+        return EpochEntryCache.decode(reply.body_bytes)
 
     async def stats(self, broker: str, name: str, key: str) -> BrokerStatsData:
         """A counter over the last minute, hour and day: `TOPIC_PUT_NUMS` of a topic, `GROUP_GET_NUMS` of `topic@group`.

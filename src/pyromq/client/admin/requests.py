@@ -106,6 +106,14 @@ class Requests:
 
         return await fan_out(self._name_servers(), ask, what)
 
+    async def ask_controller(
+        self, address: str, code: int, header: Header | None = None, body: Body | None = None
+    ) -> Command:
+        """Ask a controller, which has one port only."""
+        self._check()
+        request = Command.request(code, header, body)
+        return _checked(await self._client.remoting.invoke(address, request, self._timeout), address)
+
     def _name_servers(self) -> tuple[str, ...]:
         addresses = self._client.name_servers.addresses
         if not addresses:
