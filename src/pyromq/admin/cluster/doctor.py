@@ -1,7 +1,8 @@
 """`doctor`: check a cluster as a client sees it; say what is wrong and how to fix it.
 
 First every name server; then every broker at the address it advertises, its clock, its disk and its replication; then
-the groups that are online. A problem does not stop the later checks. The rules are in doctor_rules.
+controllers, if there are any; then the groups that are online. A problem does not stop the later checks. The rules
+are in doctor_rules and fail_over_rules.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from ..groups.lag import group_list, people_groups
 from ..groups.members import group_inspect, subscription_mismatch
 from ..listing import Listing
 from . import doctor_rules as rules
+from . import fail_over_rules
+from .controllers import controllers_in_use, fail_over
 from .doctor_rules import Finding, Health
 from .replication import replica_rows
 
@@ -56,6 +59,7 @@ async def examine(name_servers: Sequence[str], client: Callable[[str], Client]) 
             findings += rules.name_servers_agree({each: _addresses(found.info) for each, found in there.items()})
             first, found = next(iter(there.items()))
             findings += await _brokers(found, first)
+            findings = await _with_fail_over(found.admin, findings)
             findings += await _groups(found.admin)
         return Listing.make(Finding, findings, summary=rules.summary(findings))
 
@@ -136,14 +140,33 @@ async def _broker(admin: AdminClient, name: str, address: str, name_server: str)
 
 async def _replication(admin: AdminClient, brokers: list[Replica]) -> list[Finding]:
     """Those that do not answer have been found already; brokers of 4.9 do not know the question."""
-    infos = (await fan_out({each.address for each in brokers}, admin.brokers.ha_status)).results
+    addresses = {each.address for each in brokers}
+    infos = (await fan_out(addresses, admin.brokers.ha_status)).results
+    switched = (await fan_out(addresses, admin.brokers.epochs)).results  # those in controller mode
     findings: list[Finding] = []
     for each in brokers:
         info = infos.get(each.address)
         if info is not None and info.master:
-            findings += rules.followed(each.broker, info)
-    rows = replica_rows(brokers, infos, {})
+            findings += rules.followed(each.broker, info, waits_for_set=each.address in switched)
+    rows = replica_rows(brokers, infos, {}, switched)
     return findings + [rules.follows(row) for row in rows if row.address in infos and not infos[row.address].master]
+
+
+async def _with_fail_over(admin: AdminClient, findings: list[Finding]) -> list[Finding]:
+    """The findings so far and those about controllers, which know better why a group has no master."""
+    try:
+        groups = await controllers_in_use(admin)
+    except PyroMQError:
+        return findings  # the name server has been reported already
+    for controllers in groups:
+        try:
+            found = await fail_over(admin, controllers)
+        except PyroMQError as exc:
+            findings.append(fail_over_rules.no_controller(controllers, str(exc)))
+            continue
+        known = [rules.without_master(each.broker) for each in found.groups]
+        findings = [each for each in findings if each not in known] + fail_over_rules.examined(found)
+    return findings
 
 
 async def _elsewhere(admin: AdminClient, name: str, address: str, name_server: str) -> str | None:

@@ -139,8 +139,8 @@ def disk(broker: str, runtime: Mapping[str, str]) -> Finding | None:
     return Finding(Health.OK, what, found)
 
 
-def followed(broker: str, info: HARuntimeInfo) -> list[Finding]:
-    """A master and those who follow it."""
+def followed(broker: str, info: HARuntimeInfo, *, waits_for_set: bool = False) -> list[Finding]:
+    """A master and those who follow it. In controller mode it waits for its in-sync set, which has rules of its own."""
     what = f"slaves of {broker}"
     findings = [
         Finding(
@@ -152,6 +152,8 @@ def followed(broker: str, info: HARuntimeInfo) -> list[Finding]:
         )
         for each in recent(info.refusals)
     ]
+    if waits_for_set:
+        return findings
     far = [each for each in info.ha_connection_info if not each.in_sync]
     findings += [
         Finding(

@@ -8,18 +8,19 @@ from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING
 
 from pyromq.client.admin.addresses import MASTER, replicas
-from pyromq.client.admin.fan_out import fan_out
+from pyromq.client.admin.fan_out import Missing, fan_out
 from pyromq.client.admin.times import from_millis
-from pyromq.errors import RequestCodeNotSupported, RouteNotFound
+from pyromq.errors import PyroMQError, RequestCodeNotSupported, RouteNotFound
 
 from ..listing import Listing
+from .controllers import controllers_in_use
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from pyromq.client.admin import AdminClient
     from pyromq.client.admin.addresses import Replica
-    from pyromq.protocol.bodies import HAClientInfo, HARefusal, HARuntimeInfo
+    from pyromq.protocol.bodies import EpochEntryCache, HAClientInfo, HARefusal, HARuntimeInfo
 
 # A slave that is refused comes again every five seconds: what is older than this is over.
 RECENT = 60_000
@@ -46,7 +47,31 @@ class ReplicaRow:
     problem: str | None = None
 
 
-async def replication_table(admin: AdminClient, broker: str | None = None) -> Listing[ReplicaRow]:
+@dataclass(frozen=True, slots=True)
+class FailOverRow:
+    """One broker where controllers decide who is master. `id` is the one it got from them, and never changes.
+
+    `epoch` is the newest of its log; `in_sync` says whether it may become master. The others are as in ReplicaRow.
+    """
+
+    broker: str
+    id: int | None
+    role: str
+    address: str
+    epoch: int | None = None
+    in_sync: bool | None = None
+    log_end: int | None = None
+    slaves: int | None = None
+    follows: str | None = None
+    behind: int | None = None
+    behind_s: float | None = None
+    since: datetime | None = None
+    problem: str | None = None
+
+
+async def replication_table(
+    admin: AdminClient, broker: str | None = None
+) -> Listing[ReplicaRow] | Listing[FailOverRow]:
     """All brokers, or those of one name; one that does not answer has a row, and is missing."""
     found = replicas(await admin.brokers.cluster_info())
     chosen = [each for each in found if broker is None or each.broker == broker]
@@ -57,15 +82,61 @@ async def replication_table(admin: AdminClient, broker: str | None = None) -> Li
     slaves = await fan_out([each.address for each in chosen if each.id != MASTER], admin.brokers.ha_status)
     masters = await fan_out([each.address for each in chosen if each.id == MASTER], admin.brokers.ha_status)
     failures = {**slaves.failures, **masters.failures}
-    rows = replica_rows(chosen, {**slaves.results, **masters.results}, failures)
+    epochs = (await fan_out([*masters.results, *slaves.results], admin.brokers.epochs)).results
+    rows = replica_rows(chosen, {**slaves.results, **masters.results}, failures, epochs)
     missing = (*masters.missing, *slaves.missing)
-    return Listing.make(ReplicaRow, rows, missing, _summary(rows))
+    if not epochs:
+        return Listing.make(ReplicaRow, rows, missing, _summary(rows))
+    known, silent = await _members(admin, {each.broker for each in rows})
+    switched = [_fail_over_row(row, epochs.get(row.address), known.get(row.address)) for row in rows]
+    return Listing.make(FailOverRow, switched, (*missing, *silent), _summary(rows))
+
+
+async def _members(admin: AdminClient, brokers: Iterable[str]) -> tuple[dict[str, tuple[int, bool]], list[Missing]]:
+    """By address, the id of each broker and whether it is in sync; and the controllers that do not tell."""
+    names, found, silent = list(brokers), {}, []
+    for controllers in await controllers_in_use(admin):
+        try:
+            infos = await admin.controllers.replicas(controllers, names)
+        except PyroMQError as exc:
+            silent.append(Missing(";".join(controllers), exc))
+            continue
+        for info in infos.values():
+            found.update({each.broker_address: (each.broker_id, True) for each in info.in_sync_replicas})
+            found.update({each.broker_address: (each.broker_id, False) for each in info.not_in_sync_replicas})
+    return found, silent
+
+
+def _fail_over_row(row: ReplicaRow, epochs: EpochEntryCache | None, known: tuple[int, bool] | None) -> FailOverRow:
+    own_id = row.id if epochs is None or row.id != MASTER else None  # a master has 0 at name servers, whatever its id
+    broker_id, in_sync = known or (own_id, None)
+    return FailOverRow(
+        row.broker,
+        broker_id,
+        row.role,
+        row.address,
+        epochs.epoch_list[-1].epoch if epochs is not None and epochs.epoch_list else None,
+        in_sync,
+        row.log_end,
+        row.slaves,
+        row.follows,
+        row.behind,
+        row.behind_s,
+        row.since,
+        row.problem,
+    )
 
 
 def replica_rows(
-    brokers: Iterable[Replica], infos: Mapping[str, HARuntimeInfo], failures: Mapping[str, BaseException]
+    brokers: Iterable[Replica],
+    infos: Mapping[str, HARuntimeInfo],
+    failures: Mapping[str, BaseException],
+    switched: Container[str] = (),
 ) -> list[ReplicaRow]:
-    """`infos`, and why others have none, are by address. Masters stand above their slaves."""
+    """`infos`, and why others have none, are by address. Masters stand above their slaves.
+
+    `switched` are the addresses of those in controller mode: such a master may be alone in its in-sync set.
+    """
     brokers = list(brokers)
     masters = {each.broker: infos.get(each.address) for each in brokers if each.id == MASTER}
     rows = []
@@ -75,16 +146,16 @@ def replica_rows(
             role = "MASTER" if each.id == MASTER else "SLAVE"
             rows.append(ReplicaRow(each.broker, each.id, role, each.address, problem=_why(failures.get(each.address))))
         elif info.master:
-            rows.append(_master(each, info))
+            rows.append(_master(each, info, alone=each.address in switched))
         else:
             rows.append(_slave(each, info, masters.get(each.broker)))
     return rows
 
 
-def _master(broker: Replica, info: HARuntimeInfo) -> ReplicaRow:
+def _master(broker: Replica, info: HARuntimeInfo, *, alone: bool) -> ReplicaRow:
     connected = info.ha_connection_info
     problems = [f"{each.addr} {outcome(each)}: {each.reason}" for each in recent(info.refusals)]
-    if info.broker_role == "SYNC_MASTER" and not info.in_sync_slave_nums:
+    if info.broker_role == "SYNC_MASTER" and not info.in_sync_slave_nums and not alone:
         problems.insert(0, "no slave is near enough: sends are answered with SLAVE_NOT_AVAILABLE")
     return ReplicaRow(
         broker.broker,

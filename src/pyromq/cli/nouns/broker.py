@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyromq.admin.cluster.brokers import Drained, Ping, cluster_table, drain_broker, ping_brokers, undrain_broker
-from pyromq.admin.cluster.replication import ReplicaRow, replication_table
+from pyromq.admin.cluster.replication import FailOverRow, ReplicaRow, replication_table
 from pyromq.admin.groups.lag import broker_lag
 from pyromq.admin.listing import Listing
 from pyromq.client.admin.addresses import brokers_in, replicas
@@ -102,8 +102,10 @@ async def ha(
     broker: Annotated[
         str | None, typer.Option("-b", "--broker", metavar="NAME", help="Only this broker and its slaves.")
     ] = None,
-) -> Listing[ReplicaRow]:
+) -> Listing[ReplicaRow] | Listing[FailOverRow]:
     """Replication: who follows whom, how far behind, since when, and what is wrong.
+
+    Where controllers decide who is master, also each broker's epoch and whether it is in sync.
 
     Example: pyromq broker ha -b broker-a --watch 1
     """
