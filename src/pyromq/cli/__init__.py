@@ -29,8 +29,8 @@ How a noun is written:
 - The first parameter is the session; typer turns the others into arguments and options (`Annotated[…]`).
 - Options that several verbs share are the fields of a dataclass such as `Place`, `Part` or `Filter`; one parameter of
   that type brings them all.
-- A verb returns a `Listing` of frozen dataclasses, a mapping for one thing, or None; or it is an async generator whose
-  rows are printed as they come. It prints nothing itself; remarks go through `session.note`.
+- A verb returns a `Listing` of frozen dataclasses, a tuple of several, a mapping for one thing, or None; or it is an
+  async generator whose rows are printed as they come. It prints nothing itself; remarks go through `session.note`.
 - A verb that changes something first asks `session.agreed("delete topic orders", dangerous=True)`, and stops if the
   answer is False.
 - Raise errors: a PyroMQError ends in one line and an exit code. If a parameter named `topic` or `group` names nothing

@@ -36,6 +36,7 @@ class Target:
     security_token: str | None = field(default=None, repr=False)
     tls: bool = False
     timeout: float | None = None
+    controller: str | None = None
 
     @property
     def addresses(self) -> list[str]:
@@ -73,7 +74,11 @@ def target(namesrv: str | None, context: str | None, environ: Mapping[str, str] 
         keys = (chosen.access_key, chosen.secret_key, chosen.security_token)
     else:
         keys = _keys(environ)
-    return Target(address, source, *keys, chosen is not None and chosen.tls, chosen.timeout if chosen else None)
+    if chosen is None:
+        return Target(address, source, *keys)
+    # Controllers belong to the context's cluster; with -n it may be another one.
+    controller = None if namesrv else chosen.controller
+    return Target(address, source, *keys, chosen.tls, chosen.timeout, controller)
 
 
 def _keys(environ: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:

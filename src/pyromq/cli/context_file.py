@@ -33,6 +33,7 @@ class Context:
     security_token: str | None = field(default=None, repr=False)
     tls: bool = False
     timeout: float | None = None
+    controller: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +99,10 @@ def save(file: Path, contexts: Contexts) -> None:
 
 def _context(name: str, value: dict[str, Any]) -> Context:
     timeout = value.get("timeout")
-    texts = [value.get(key) for key in ("namesrv", "accessKey", "secretKey", "securityToken")]
+    texts = [value.get(key) for key in ("namesrv", "accessKey", "secretKey", "securityToken", "controller")]
     if not all(text is None or isinstance(text, str) for text in texts) or not texts[0]:
         raise ValueError(f"context {name} is malformed")
-    namesrv, access_key, secret_key, security_token = texts
+    namesrv, access_key, secret_key, security_token, controller = texts
     return Context(
         name,
         str(namesrv),
@@ -110,6 +111,7 @@ def _context(name: str, value: dict[str, Any]) -> Context:
         security_token,
         bool(value.get("tls", False)),
         None if timeout is None else float(timeout),
+        controller,
     )
 
 
@@ -121,5 +123,6 @@ def _fields(context: Context) -> dict[str, Any]:
         "securityToken": context.security_token,
         "tls": context.tls or None,
         "timeout": context.timeout,
+        "controller": context.controller,
     }
     return {key: value for key, value in fields.items() if value is not None}

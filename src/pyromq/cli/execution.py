@@ -99,6 +99,11 @@ async def _done(session: Session, function: Callable[..., Any], given: dict[str,
         sys.stdout.write(_CLEAR)
     if isinstance(done, Mapping):
         session.printer.record(done)
+    elif isinstance(done, tuple):  # several tables
+        for number, listing in enumerate(done):
+            if number:
+                session.text("")
+            session.show(listing)
     elif done is not None:
         session.show(done)
 

@@ -40,7 +40,10 @@ NOUNS = {
         "pyromq.cli.servers.namesrv", "Run a name server, or manage running ones.", _WORD, "pyromq.cli.nouns.namesrv"
     ),
     "controller": Noun(
-        "pyromq.cli.servers.controller", "Run a controller, which decides who is master of each broker group."
+        "pyromq.cli.servers.controller",
+        "Run a controller, which decides who is master of each broker group, or manage fail-over.",
+        _WORD,
+        "pyromq.cli.nouns.controller",
     ),
     "topic": Noun("pyromq.cli.nouns.topic", "List, inspect, create and delete topics."),
     "group": Noun("pyromq.cli.nouns.group", "Show and manage consumer groups: lag, members, settings, offsets."),

@@ -68,10 +68,19 @@ SUBCOMMANDS = {
     "updateNamesrvConfig": ("name_servers", "Change a setting of name servers."),
     "updateKvConfig": ("name_servers", "Set a key of a namespace on name servers."),
     "deleteKvConfig": ("name_servers", "Delete a key of a namespace from name servers."),
+    "getControllerMetaData": ("controllers", "Show the controllers and which of them leads."),
+    "getSyncStateSet": ("controllers", "Show the master of a broker group and who is in sync."),
+    "electMaster": ("controllers", "Make a broker the master of its group."),
+    "getBrokerEpoch": ("controllers", "Show the epochs of brokers in controller mode."),
+    "getControllerConfig": ("controllers", "Show the settings of controllers."),
+    "updateControllerConfig": ("controllers", "Change a setting of controllers."),
+    "cleanBrokerMetadata": ("controllers", "Make controllers forget brokers."),
     "exportMetadata": ("exports", "Write topics and groups to a file."),
     "exportConfigs": ("exports", "Write the settings of brokers to a file."),
     "exportMetrics": ("exports", "Write the load of brokers to a file."),
 }
+# Those whose -i is an interval.
+_REPEATED = ("clusterList", "haStatus", "getSyncStateSet", "getBrokerEpoch")
 _BY_LOWER = {name.lower(): name for name in SUBCOMMANDS}
 
 
@@ -116,7 +125,7 @@ def _run(command: Command, arguments: list[str]) -> int:
 
     # If one of these two does not exist, the error suggests similar names.
     names = {"topic": getattr(given, "t", None), "group": getattr(given, "g", None)}
-    repeated = getattr(given, "i", None) if command.name in ("clusterList", "haStatus") else None
+    repeated = getattr(given, "i", None) if command.name in _REPEATED else None
     asked = Asked(f"mqadmin {command.name}", namesrv=given.n, watch=repeated)
     return carry_out(call, names, asked, command.timeout, connects=True)
 
@@ -127,7 +136,7 @@ def _parser(command: Command) -> argparse.ArgumentParser:
     )
     parser.add_argument("-n", "--namesrvAddr", dest="n", metavar="<arg>", help="Name servers, separated by ';'.")
     for option in command.options:
-        names = [f"-{option.letter}"] if len(option.letter) == 1 else []
+        names = [f"-{option.letter}"] if option.letter != option.name else []
         names.append(f"--{option.name}")
         if option.value:
             parser.add_argument(

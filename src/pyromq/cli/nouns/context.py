@@ -55,6 +55,10 @@ async def add(
     limit: Annotated[
         float | None, typer.Option("--timeout", metavar="SEC", min=0.1, help="Default time limit for its commands.")
     ] = None,
+    controller: Annotated[
+        str | None,
+        typer.Option("--controller", metavar="HOST:PORT", help="Controllers, separated by ';', for pyromq controller."),
+    ] = None,
     use: Annotated[bool, typer.Option("--use", help="Make it the current one.")] = False,
 ) -> None:
     """Save a connection under a name, replacing any of that name.
@@ -72,7 +76,8 @@ async def add(
     contexts = context_file.load(file)
     if not session.agreed(f"save context {name} in {file}"):
         return
-    contexts = contexts.with_context(Context(name, address, access_key, secret_key, security_token, tls, limit))
+    keys = (access_key, secret_key, security_token)
+    contexts = contexts.with_context(Context(name, address, *keys, tls, limit, controller))
     if use or len(contexts.table) == 1:
         contexts = replace(contexts, current=name)
     context_file.save(file, contexts)
@@ -131,6 +136,7 @@ async def show(
         "securityToken": MASKED if context.security_token else None,
         "tls": context.tls,
         "timeout": context.timeout,
+        "controller": context.controller,
     }
 
 

@@ -59,6 +59,8 @@ def controller(
 ) -> None:
     """Run a controller: it decides who is master of each broker group.
 
+    With a verb it manages running ones: `pyromq controller help` lists status, elect, clean and more.
+
     Brokers with enableControllerMode=true find it by controllerAddr. A name server can run one, too:
     enableControllerInNamesrv=true.
 
