@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.integration.cli.cli_kit import Commands
-from tests.integration.cli.controller_kit import StandInBroker, StandInGroup, StandIns, pair, running
+from tests.integration.cli.stand_in_kit import StandInBroker, StandInGroup, StandIns, pair, running
 
 
 class Scene:

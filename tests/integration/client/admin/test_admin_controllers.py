@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.integration.cli.controller_kit import StandInBroker, StandInGroup, StandIns, pair
+from tests.integration.cli.stand_in_kit import StandInBroker, StandInGroup, StandIns, pair
 from tests.ports import free_port
 
 from pyromq.client import AdminClient
