@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from tests.integration.cli.cli_kit import Commands
 from tests.integration.cli.stand_in_kit import StandInBroker, StandInGroup, StandIns, pair, running
@@ -130,6 +132,21 @@ def test_what_does_not_answer_is_told_and_makes_the_exit_code_1(capsys):
     assert ended.code == 1
     assert "incomplete: 127.0.0.1:1" in ended.err
     assert "! controller n2 127.0.0.1:1: does not answer" in ended.out
+
+
+@pytest.mark.slow
+def test_who_hangs_does_not_keep_the_others_from_being_shown(scene):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hanging = f"127.0.0.1:{silent.getsockname()[1]}"
+        scene.stand_ins.controllers[2] = scene.group.broker(2).address = hanging
+        ended = scene("controller status")
+    assert ended.code == 1
+    assert f"incomplete: {hanging}" in ended.err
+    lines = table(scene.named(ended.out))
+    assert "fx 1 MASTER fx-1:10911 yes yes 1 696 0 -" in lines
+    assert any(
+        line.startswith("fx 2 SLAVE") and line.endswith("does not answer: no answer within 1 s") for line in lines
+    )
 
 
 def test_a_group_that_is_down_as_a_whole_is_shown_by_its_name(capsys):

@@ -23,6 +23,7 @@ def test_the_first_word_is_a_command():
         (["topic", "st"], ["stats"]),
         (["group", "offsets", ""], ["clone", "export", "reset", "skip"]),
         (["broker", "config", ""], ["get", "set"]),
+        (["controller", ""], ["clean", "config", "elect", "list", "status"]),
         (["check", ""], ["broker", "disk", "lag"]),
         (["topic", "list", "-o", "n"], ["name", "ndjson"]),
         (["-o", "json", "topic", "st"], ["stats"]),

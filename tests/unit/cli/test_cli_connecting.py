@@ -52,6 +52,15 @@ def test_keys_of_a_context_do_not_go_to_another_address(environ, saved):
     assert target("elsewhere:9876", "prod", environ).secret_key == "secret-word"  # said so
 
 
+def test_controllers_of_a_context_belong_to_its_cluster(environ, saved):
+    context = Context("ha", "ha:9876", controller="c1:9878;c2:9878")
+    context_file.save(context_file.path(environ), saved.with_context(context))
+    assert context_file.load(context_file.path(environ)).get("ha") == context
+    assert target(None, "ha", environ).controller == "c1:9878;c2:9878"
+    assert target(None, "dev", environ).controller is None
+    assert target("elsewhere:9876", "ha", environ).controller is None
+
+
 def test_keys_come_from_the_environment_or_from_the_file_of_mqadmin(environ, tmp_path):
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "tools.yml").write_text("accessKey: rocketmq2\nsecretKey: '12345678' # mine\n")

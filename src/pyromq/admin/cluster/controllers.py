@@ -17,7 +17,7 @@ from pyromq.client.admin.fan_out import Missing, fan_out, partly
 from pyromq.errors import NoNameServer, PyroMQError, RequestTimeout, RouteNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from pyromq.client.admin import AdminClient, ControllerView
     from pyromq.client.admin.fan_out import Answers
@@ -129,7 +129,7 @@ async def controllers_in_use(admin: AdminClient, cluster: str | None = None) -> 
     while no broker is registered. Raises RouteNotFound for an unknown cluster.
     """
     brokers = [each.address for each in replicas(await admin.brokers.cluster_info(), cluster)]
-    configs = await fan_out(brokers, admin.brokers.config)
+    configs = await fan_out(brokers, lambda address: _config(admin, address))
     found = [controllers_of(config) for config in configs.results.values()]
     with contextlib.suppress(PyroMQError):  # with an ACL, name servers may not tell
         servers, _ = await partly(admin.namesrv.config())
@@ -263,12 +263,24 @@ class Look:
 
 
 async def _look(admin: AdminClient, address: str) -> Look:
+    async with _soon(address):
+        epochs = await admin.brokers.epochs(address)
+        with contextlib.suppress(PyroMQError):
+            return Look(epochs, await admin.brokers.ha_status(address))
+        return Look(epochs)
+
+
+async def _config(admin: AdminClient, address: str) -> dict[str, str]:
+    async with _soon(address):
+        return await admin.brokers.config(address)
+
+
+@contextlib.asynccontextmanager
+async def _soon(address: str) -> AsyncIterator[None]:
+    """A broker that hangs must not use up the time in which the others are asked."""
     try:
         async with asyncio.timeout(_LOOK_WITHIN):
-            epochs = await admin.brokers.epochs(address)
-            with contextlib.suppress(PyroMQError):
-                return Look(epochs, await admin.brokers.ha_status(address))
-            return Look(epochs)
+            yield
     except PyroMQError:  # before TimeoutError, which some of them also are
         raise
     except TimeoutError:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 # A new leader is there after one to three seconds; how often, and how long apart, to look for it.
 _LOOKS = 6
 _PAUSE = 0.4
+# Each answers this from memory; one that hangs must not keep the others' answers from being used.
+_VIEW_WITHIN = 1.5
 _NOT_LEADER = ResponseCode.CONTROLLER_NOT_LEADER
 
 
@@ -69,7 +71,8 @@ class ControllerAdmin:
 
     async def view(self, controller: str) -> ControllerView:
         """What this controller says of its group, whether it leads or not."""
-        reply = await self._requests.ask_controller(controller, RequestCode.CONTROLLER_GET_METADATA_INFO)
+        code = RequestCode.CONTROLLER_GET_METADATA_INFO
+        reply = await self._requests.ask_controller(controller, code, at_most=_VIEW_WITHIN)
         return _view(controller, reply)
 
     async def views(self, controllers: Iterable[str]) -> Answers[ControllerView]:

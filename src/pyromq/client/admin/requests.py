@@ -107,12 +107,19 @@ class Requests:
         return await fan_out(self._name_servers(), ask, what)
 
     async def ask_controller(
-        self, address: str, code: int, header: Header | None = None, body: Body | None = None
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: Body | None = None,
+        *,
+        at_most: float | None = None,
     ) -> Command:
-        """Ask a controller, which has one port only."""
+        """Ask a controller, which has one port only. `at_most` shortens the timeout, in seconds."""
         self._check()
+        timeout = self._timeout if at_most is None else min(self._timeout, at_most)
         request = Command.request(code, header, body)
-        return _checked(await self._client.remoting.invoke(address, request, self._timeout), address)
+        return _checked(await self._client.remoting.invoke(address, request, timeout), address)
 
     def _name_servers(self) -> tuple[str, ...]:
         addresses = self._client.name_servers.addresses
