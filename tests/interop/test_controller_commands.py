@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 
 NAME = "fx"
+AT_ONCE = 2
 CONTROLLERS = os.environ.get("INTEROP_CONTROLLER", "apache-5.5.0").split(",")
 
 
@@ -49,7 +50,10 @@ class Both:
         return out
 
     def theirs(self, *lines: str) -> list[str]:
-        return self._official.run(*(line.replace("CTL", self.server.controller) for line in lines))
+        """What the official tool says, a few at a time: each is a JVM, and waits 3 s for an answer."""
+        asked = [line.replace("CTL", self.server.controller) for line in lines]
+        parts = [asked[start : start + AT_ONCE] for start in range(0, len(asked), AT_ONCE)]
+        return [said for part in parts for said in self._official.run(*part)]
 
     def refused(self, line: str) -> str:
         code, _, err = self.pyromq(f"mqadmin {line}")
@@ -89,7 +93,7 @@ def both(scene: Both, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 
 def blocks(text: str) -> list[str]:
-    return sorted(filter(None, text.split("\n\n")))
+    return sorted(each.strip() for each in text.split("\n\n"))
 
 
 @pytest.mark.scenario("controller 31")
@@ -105,8 +109,7 @@ def test_what_both_tools_print_is_the_same(both: Both) -> None:
     assert "#ControllerGroup" in both.ours(lines[0])
     epochs = (f"getBrokerEpoch -b {NAME}", f"getBrokerEpoch -c {CLUSTER}")
     for line, theirs in zip(epochs, both.theirs(*epochs), strict=True):
-        # The last line of a block is followed by nothing at the end, by a blank one in between.
-        assert blocks(both.ours(line) + "\n") == blocks(theirs + "\n"), line
+        assert blocks(both.ours(line)) == blocks(theirs), line
     show, change = "getControllerConfig -a CTL", "updateControllerConfig -a CTL -k scanInactiveMasterInterval -v 5000"
     shown, changed = both.theirs(show, change)
     assert sorted(both.ours(show).splitlines()) == sorted(shown.splitlines())
