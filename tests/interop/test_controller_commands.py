@@ -26,7 +26,7 @@ pytestmark = pytest.mark.interop
 
 NAME = "fx"
 AT_ONCE = 2
-CONTROLLERS = os.environ.get("INTEROP_CONTROLLER", "apache-5.5.0").split(",")
+CONTROLLERS = os.environ.get("INTEROP_CONTROLLER", "ours,apache-5.5.0").split(",")
 
 
 class Both:

@@ -55,6 +55,8 @@ def test_help_imports_no_command_and_no_framework():
         ("broker", ["config", "get"], "nouns.broker"),
         ("namesrv", ["listenPort=1"], "servers.namesrv"),
         ("namesrv", ["kv", "list"], "nouns.namesrv"),
+        ("controller", ["controllerDLegerPeers=n0-127.0.0.1:9878"], "servers.controller"),
+        ("controller", ["status"], "nouns.controller"),
         ("check", ["./store"], "nouns.store_check"),
         ("check", ["store"], "nouns.store_check"),
         ("check", ["lag"], "nouns.check"),
