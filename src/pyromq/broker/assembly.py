@@ -157,8 +157,9 @@ class Parts:
             permit=replication.permit,
         )
         stats: Statistics = Statistics(clock())
+        began: int = monotonic()
         if earlier is not None:
-            stats = earlier.context.stats
+            stats, began = earlier.context.stats, earlier.context.began
             stats.take_sources()
         self._appends = Appends(store, self.gate, self._arrived, stats.throughput, replication.appended)
         self.fast_failure = FastFailure(live, lambda: self.gate.waiting)
@@ -166,6 +167,7 @@ class Parts:
             live=live,
             clock=clock,
             monotonic=monotonic,
+            began=began,
             store=store,
             gate=self.gate,
             appends=self._appends,

@@ -38,12 +38,14 @@ class Context:
 
     `clock` gives epoch milliseconds, for what is stored or shown, and for what falls due at a time of day. `monotonic`
     gives milliseconds that never jump, for leases and limits. `address` is what clients are told,
-    `store_host` the bytes that stand for it in every message. What is acknowledged passes `gate`.
+    `store_host` the bytes that stand for it in every message. What is acknowledged passes `gate`. `began` is when the
+    broker started, by `monotonic`: like `stats` it outlives a change of role.
     """
 
     live: LiveConfig
     clock: Callable[[], int]
     monotonic: Callable[[], int]
+    began: int
     store: MessageStore
     gate: DurabilityGate
     appends: Appends

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from pyromq.client.admin.addresses import replicas
 from pyromq.client.admin.fan_out import Missing, fan_out, partly
-from pyromq.errors import NoNameServer, PyroMQError, RequestTimeout, RouteNotFound
+from pyromq.errors import BrokerError, NoNameServer, PyroMQError, RequestTimeout, RouteNotFound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from pyromq.client.admin import AdminClient, ControllerView
     from pyromq.client.admin.fan_out import Answers
-    from pyromq.protocol.bodies import EpochEntryCache, HARuntimeInfo, ReplicaIdentity, ReplicasInfo
+    from pyromq.protocol.bodies import EpochEntryCache, ReplicaIdentity, ReplicasInfo
 
 # The port of a controller inside our name server, if no setting says otherwise.
 EMBEDDED_PORT = 9878
@@ -256,17 +256,19 @@ async def _groups(admin: AdminClient, infos: Mapping[str, ReplicasInfo], cluster
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a broker says of itself."""
+    """What a broker says of itself. `problem` keeps it from its role; only brokers of ours tell."""
 
     epochs: EpochEntryCache
-    ha: HARuntimeInfo | None = None
+    problem: str | None = None
 
 
 async def _look(admin: AdminClient, address: str) -> Look:
     async with _soon(address):
         epochs = await admin.brokers.epochs(address)
         with contextlib.suppress(PyroMQError):
-            return Look(epochs, await admin.brokers.ha_status(address))
+            if problem := (await admin.brokers.runtime(address)).get("failoverProblem"):
+                return Look(epochs, problem)
+            return Look(epochs, (await admin.brokers.ha_status(address)).ha_client_runtime_info.problem)
         return Look(epochs)
 
 
@@ -318,7 +320,7 @@ def _member(
     look = looks.results.get(who.broker_address)
     if look is None:
         error = looks.failures.get(who.broker_address)
-        problem = None if error is None else f"does not answer: {error}"
+        problem = None if error is None else _why(error)
         return Member(name, who.broker_id, role, who.broker_address, who.alive, in_sync, problem=problem)
     epochs = tuple(Epoch(each.epoch, each.start_offset) for each in look.epochs.epoch_list)
     return Member(
@@ -331,10 +333,14 @@ def _member(
         epochs[-1].epoch if epochs else None,
         look.epochs.max_offset,
         None if end is None else max(end - look.epochs.max_offset, 0),
-        None if look.ha is None or look.ha.master else look.ha.ha_client_runtime_info.problem,
+        look.problem,
         MASTER if look.epochs.broker_id == 0 else SLAVE,
         epochs,
     )
+
+
+def _why(error: PyroMQError) -> str:
+    return f"does not tell: {error}" if isinstance(error, BrokerError) else f"does not answer: {error}"
 
 
 # Elections

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from .member import Member
 
 
+UNLIMITED = 2**63 - 1
+
+
 class GroupStatus:
     """Of one role. `keeper` is there if this broker is master."""
 
@@ -32,14 +35,15 @@ class GroupStatus:
     def epochs(self, connection: Connection, request: Command) -> Command:
         config = self._live.config
         entries = self._member.epochs.entries
-        ends = [entry.start for entry in entries[1:]]
+        # Each ends where the next one starts, the last one nowhere. A slave may have none yet.
+        ends = [*(entry.start for entry in entries[1:]), UNLIMITED][: len(entries)]
         body = EpochEntryCache(
             broker_id=config.broker_id,
             broker_name=config.broker_name,
             cluster_name=config.cluster_name,
             epoch_list=[
-                EpochEntry(epoch=entry.epoch, start_offset=entry.start, **({"end_offset": end} if end else {}))
-                for entry, end in zip(entries, [*ends, 0], strict=True)
+                EpochEntry(epoch=entry.epoch, start_offset=entry.start, end_offset=end)
+                for entry, end in zip(entries, ends, strict=True)
             ],
             max_offset=int(self._store.log.end),
         )

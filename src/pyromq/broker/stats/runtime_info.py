@@ -53,7 +53,7 @@ class RuntimeInfo:
         self._statistics = context.stats
         self._live = context.live
         self._monotonic = context.monotonic
-        self._began = context.monotonic()
+        self._began = context.began
         self._delay_offsets = delay_offsets
         self._backlog = backlog
         self._disk = disk or Disk()
