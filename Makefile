@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo check test test-spark crash interop fuzz bench scenarios docs lock clean
+.PHONY: help setup java demo check test test-spark crash etcd interop fuzz bench scenarios docs lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,10 @@ test-spark: java ## Run the whole Spark suite: killed executors and drivers, out
 
 crash: setup ## Kill writers and check that what they acknowledged is there; minutes.
 	$(PYTEST) -m crash -o faulthandler_timeout=0 $(ARGS)
+
+etcd: setup ## Run controllers on a real etcd of one and three members; installs it where that is allowed.
+	@$(PYTHON) scripts/setup.py --etcd
+	$(PYTEST) tests/integration/controller -m etcd $(ARGS)
 
 interop: java ## Run the official brokers and clients against ours; downloads them once, minutes.
 	$(PYTEST) tests/interop -m interop $(ARGS)

@@ -1,6 +1,6 @@
 """The virtual environment in .venv and, with --java, a Java runtime: whatever `make` needs, from nothing.
 
-With --docs also the packages that build the documents, which nothing else needs.
+With --docs also the packages that build the documents, and with --etcd also etcd, which nothing else needs.
 
 Needs Python 3.11 and its standard library. Every package comes pinned and with its hash from requirements.lock, the
 installer (uv) and the build backend among them. Once all is in place a call looks at one stamp and returns.
@@ -47,6 +47,8 @@ def main(arguments: list[str]) -> None:
                 set_up_packages()
     if "--java" in arguments:
         set_up_java()
+    if "--etcd" in arguments and shutil.which("etcd") is None:
+        apt_install("etcd-server", "etcd", wanted="etcd")
     if "--docs" in arguments and not (VENV / "bin" / "mkdocs").exists():
         say("installing the packages of docs/requirements.lock")
         uv("pip", "install", "--require-hashes", "--requirement", DOCS_LOCK)

@@ -52,6 +52,7 @@ FOREIGN = {
     "numpy": "spark store broker protocol",
     "starlette": "dashboard",
     "uvicorn": "dashboard",
+    "aiohttp": "controller",
     "typer": "cli",
     "rich": "cli",
 }

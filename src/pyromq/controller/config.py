@@ -60,8 +60,35 @@ class ControllerConfig:
         "Where decisions are kept: journal, a file of this machine, or etcd, which several controllers need.",
     )
     etcd_endpoints: str = option(
-        "controllerEtcdEndpoints", "", "The members of the etcd cluster as host:port;host:port."
+        "controllerEtcdEndpoints",
+        "",
+        "The members of the etcd cluster (3.4 or newer) as host:port;host:port. Name all of them: if one does not "
+        "answer, the next is asked.",
     )
+    etcd_prefix: str = option(
+        "controllerEtcdPrefix",
+        "",
+        "Where the keys in etcd begin. Empty means /pyromq/<controllerDLegerGroup>/. Must be the same for all "
+        "controllers of a group, and another one for each group.",
+    )
+    etcd_lease: int = option(
+        "controllerEtcdLease",
+        5000,
+        "For how long a leader is leader without renewing, rounded up to seconds. Another controller leads after that "
+        "time if the leader dies. Raise it if etcd is slow, for example spread over continents.",
+        min=2000,
+        max=600_000,
+    )
+    etcd_user: str = option("controllerEtcdUser", "", "User in etcd, if it asks for one.")
+    etcd_password: str = option("controllerEtcdPassword", "", "Password of controllerEtcdUser.", secret=True)
+    etcd_tls: bool = option("controllerEtcdTls", False, "Set to true to connect to etcd with TLS.")
+    etcd_ca_path: str = option(
+        "controllerEtcdCaPath",
+        "",
+        "Certificate of the authority that signed those of etcd. Empty means the authorities of this machine.",
+    )
+    etcd_cert_path: str = option("controllerEtcdCertPath", "", "Certificate to show to etcd, if it asks for one.")
+    etcd_key_path: str = option("controllerEtcdKeyPath", "", "Private key of controllerEtcdCertPath.")
     store_path: str = option(
         "controllerStorePath",
         computed(str, lambda: _home("DLedgerController")),
@@ -110,6 +137,12 @@ class ControllerConfig:
         "Tell brokers of a new master at once. Without it they find out within seconds.",
         hot=True,
     )
+
+    @property
+    def etcd_keys(self) -> str:
+        """Where the keys in etcd begin."""
+        prefix = self.etcd_prefix or f"/pyromq/{self.group}/"
+        return prefix if prefix.endswith("/") else f"{prefix}/"
 
     @property
     def black_list(self) -> frozenset[str]:
@@ -195,6 +228,19 @@ def check_settings(settings: Settings) -> None:
         raise ConfigError(f"controllerEtcdEndpoints: {exc}", settings.origin("controllerEtcdEndpoints")) from exc
     if config.store is Store.ETCD and not endpoints:
         raise ConfigError("controllerStore=etcd needs controllerEtcdEndpoints", settings.origin("controllerStore"))
+    _check_etcd_files(config, settings)
+
+
+def _check_etcd_files(config: ControllerConfig, settings: Settings) -> None:
+    """A file that nothing reads was meant to secure something."""
+    if bool(config.etcd_cert_path) != bool(config.etcd_key_path):
+        raise ConfigError(
+            "controllerEtcdCertPath and controllerEtcdKeyPath need each other",
+            settings.origin("controllerEtcdCertPath" if config.etcd_cert_path else "controllerEtcdKeyPath"),
+        )
+    for key, path in (("controllerEtcdCaPath", config.etcd_ca_path), ("controllerEtcdCertPath", config.etcd_cert_path)):
+        if path and not config.etcd_tls:
+            raise ConfigError(f"{key} needs controllerEtcdTls=true", settings.origin(key))
 
 
 def controllers(settings: Settings) -> tuple[Peer, list[Peer]]:

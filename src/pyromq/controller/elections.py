@@ -65,8 +65,14 @@ class Elections:
         self._known_before = frozenset(self._decisions.groups)
         self._waits_until = self._clock() + AFTER_START
 
+    def led(self) -> None:
+        """This controller began or ceased to lead. A new leader may not have heard everybody yet, as after a start."""
+        if self._decisions.is_leader:
+            self.started()
+        self.look_now()
+
     def look_now(self) -> None:
-        """Check all groups now: this controller became the leader, or intervals changed."""
+        """Check all groups now: intervals changed, or who leads."""
         self._look.set()
 
     def inactive(self, keys: Iterable[BrokerKey], why: str) -> None:

@@ -62,7 +62,7 @@ class Controller(Service):
         check_settings(settings)
         self._settings = LiveSettings(settings)
         self._clock = SteadyClock(clock)
-        self._me, _ = controllers(settings)
+        self._me, self._peers = controllers(settings)
         self._liveness = Liveness()
         self._server: RemotingServer | None = None
         self._elections: Elections | None = None
@@ -97,7 +97,7 @@ class Controller(Service):
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         """Serve until cancelled; every task starts and ends in here. Calls `listening` once brokers can connect.
 
-        ConfigError if the port is taken, the journal cannot be trusted or a certificate is unusable.
+        ConfigError if the port is taken, what was decided cannot be trusted or a certificate is unusable.
         """
         settings = self._settings.settings
         tls = settings[TlsConfig]
@@ -111,7 +111,9 @@ class Controller(Service):
         try:
             self._server = server
             self._liveness = Liveness()
-            self._me = Peer(self._me.id, f"{host}:{server.port}")
+            me = Peer(self._me.id, f"{host}:{server.port}")
+            self._peers = [me if peer == self._me else peer for peer in self._peers]
+            self._me = me
             decisions = self._decisions()
             async with RemotingClient(tls=tls) as client, _kept(decisions) as keeping:
                 notices = RoleNotices(client, self._settings)
@@ -120,7 +122,7 @@ class Controller(Service):
                     decisions, turns, self._liveness, self._settings, clock=self._clock, elected=self._tell(notices)
                 )
                 elections.started()
-                decisions.led = elections.look_now
+                decisions.led = elections.led
                 processors |= self._processors(decisions, turns, elections)
                 server.listen()
                 try:
@@ -131,6 +133,10 @@ class Controller(Service):
                         tasks.create_task(_ended(keeping), name="decisions")
                         if listening is not None:
                             listening()
+                except BaseExceptionGroup:
+                    if keeping.done() and not keeping.cancelled():
+                        keeping.result()
+                    raise
                 finally:
                     # The connections that end now say nothing about brokers.
                     self._elections = None
@@ -139,10 +145,16 @@ class Controller(Service):
 
     def _decisions(self) -> Decisions:
         config = self._settings.config
-        if config.store is Store.ETCD:
+        if config.store is Store.JOURNAL:
+            return Journal(Path(config.store_path), self._me)
+        try:
+            from .etcd import in_etcd
+        except ImportError as exc:
             source = self._settings.settings.origin("controllerStore")
-            raise ConfigError("controllerStore=etcd is not available yet", source)
-        return Journal(Path(config.store_path), self._me)
+            raise ConfigError(
+                f"controllerStore=etcd needs {exc.name}; pip install 'pyromq[etcd]' installs it", source
+            ) from exc
+        return in_etcd(config, self._me, self._peers)
 
     def _processors(self, decisions: Decisions, turns: Turns, elections: Elections) -> dict[int, Processor]:
         own = SettingsProcessors(

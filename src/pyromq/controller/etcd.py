@@ -1,0 +1,608 @@
+"""Decisions in etcd, for any number of controllers: one of them leads, all of them know everything.
+
+    /pyromq/group1/leader            {"id":"n0","address":"10.0.0.1:9878"}, with a lease: gone if it is not renewed
+    /pyromq/group1/groups/broker-a   {"by":"n0","term":5210,"n":3,"group":{"cluster":"c","name":"broker-a",…}}
+
+The revision that created the leader's key is its term. A decision is one transaction that writes a group only if that
+key still has that revision, and the group the one it was computed from. So a controller that was deposed without
+knowing it writes nothing, and neither does one that decided on an old state, however long its request was under way.
+
+A leader takes its lease to end a tenth earlier than etcd does, counted from when it asked for it: it has stopped before
+another can begin, by a clock that goes on while the machine is suspended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import math
+import ssl
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from pyromq.errors import ConfigError, NotDecided, NotLeader
+from pyromq.remoting import split_addresses
+
+from .decisions import Peer
+from .etcd_seen import Known, Seen, SeenFile, went_back
+from .gateway import EtcdError, EtcdUnreachable, Gateway, changed_at, created_at, delete, end_of, get, put
+from .replicas import Group  # noqa: TC001 - msgspec reads the annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from .config import ControllerConfig
+    from .gateway import Change, Header, KeyValue
+    from .replicas import Event
+
+logger = logging.getLogger(__name__)
+
+
+class _Reply(Protocol):
+    @property
+    def header(self) -> Header: ...
+
+
+R = TypeVar("R", bound=_Reply)
+
+# Groups read at once. gRPC carries 4 MiB.
+_PAGE = 500
+# Decisions on the way to etcd. A lease is renewed beside them and must not queue up behind a thousand.
+_AT_ONCE = 16
+_PAUSE = 0.2
+_LONG_PAUSE = 1.0
+_BACK_WORDS = "Brokers ignore a controller whose epochs are smaller than theirs: restore the newer state"
+_NOT_LEADER = "The controller is not in leader state"
+
+
+class _Address(msgspec.Struct):
+    """The value of the leader's key."""
+
+    id: str
+    address: str
+
+
+class _Record(msgspec.Struct, kw_only=True):
+    """The value of a group's key: the group, who decided on it last, and by which of its decisions."""
+
+    by: str
+    term: int
+    n: int
+    group: Group
+
+
+class _Leader(NamedTuple):
+    peer: Peer
+    term: int
+
+
+class _Held:
+    """This controller's lease with the leader's key. `until` is when it stops to lead unless it renews."""
+
+    def __init__(self, lease: int, term: int, until: float) -> None:
+        self.lease = lease
+        self.term = term
+        self.until = until
+        self.lost = asyncio.Event()
+
+
+class _Writing(NamedTuple):
+    held: _Held
+    name: str
+    before: Group | None
+    after: Group | None
+    done: asyncio.Future[Group | None]
+
+
+def seconds() -> float:
+    """Seconds that go on while the machine is suspended, where the system has such a clock."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Etcd:
+    """Keeps decisions under `prefix`. `lease` is for how many seconds a leader is leader without renewing."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        me: Peer,
+        peers: Sequence[Peer],
+        *,
+        prefix: str,
+        lease: float,
+        seen: SeenFile,
+        clock: Callable[[], float] = seconds,
+    ) -> None:
+        self.led: Callable[[], None] | None = None
+        self._gateway = gateway
+        self._me = me
+        self._peers = peers
+        self._prefix = prefix.encode()
+        self._leader_key = self._prefix + b"leader"
+        self._groups_prefix = self._prefix + b"groups/"
+        self._lease = math.ceil(lease)
+        self._seen_file = seen
+        self._clock = clock
+        self._groups: dict[str, Group] = {}
+        # The revisions of each name, also of those that are gone, so that nothing older comes after them.
+        self._known: dict[str, Known] = {}
+        self._leader: _Leader | None = None
+        self._leader_changed = 0
+        # What is known of the leader holds until then.
+        self._in_touch_until = 0.0
+        self._held: _Held | None = None
+        self._was_leader = False
+        self._vacant = asyncio.Event()
+        self._cluster = 0
+        self._revision = 0
+        self._watched = 0
+        self._news = asyncio.Event()
+        self._numbers = itertools.count(1)
+        self._under_way: set[str] = set()
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._trouble = ""
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        return self._groups
+
+    @property
+    def is_leader(self) -> bool:
+        held = self._held
+        return held is not None and not held.lost.is_set() and self._clock() < held.until
+
+    @property
+    def leader(self) -> Peer | None:
+        if self.is_leader:
+            return self._me
+        if self._leader is None or self._clock() >= self._in_touch_until:
+            return None
+        # Its own key may outlive its leadership.
+        return self._leader.peer if self._leader.peer != self._me else None
+
+    @property
+    def peers(self) -> Sequence[Peer]:
+        return self._peers
+
+    async def decide(self, event: Event) -> Group | None:
+        name, held = event.broker_name, self._held
+        if not self.is_leader or held is None or self._tasks is None:
+            raise NotLeader(_NOT_LEADER)
+        if name in self._under_way:
+            raise NotDecided(f"another decision on {name} is under way")
+        done: asyncio.Future[Group | None] = asyncio.get_running_loop().create_future()
+        # Nobody may be left to see how it ended.
+        done.add_done_callback(lambda future: future.cancelled() or future.exception())
+        before = self._groups.get(name)
+        writing = _Writing(held, name, before, event.applied_to(before), done)
+        self._under_way.add(name)
+        self._tasks.create_task(self._write(writing), name=f"decide on {name}")
+        return await asyncio.shield(done)
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        async with self._gateway:
+            try:
+                await self._begin()
+                ready()
+                async with asyncio.TaskGroup() as self._tasks:
+                    self._tasks.create_task(self._follow(), name="follow etcd")
+                    self._tasks.create_task(self._lead(), name="lead")
+                    self._tasks.create_task(self._remember(), name="remember etcd's state")
+            except BaseExceptionGroup as group:
+                # One reason is enough, and several tasks may have found it.
+                raise group.exceptions[0] from None
+            finally:
+                await self._resign()
+
+    # What is known
+
+    async def _begin(self) -> None:
+        """Read everything. ConfigError if etcd refuses that, or knows less than before."""
+        seen = await asyncio.to_thread(self._seen_file.read)
+        while True:
+            try:
+                await self._read_groups()
+                break
+            except EtcdUnreachable as exc:
+                await self._trouble_with(exc)
+            except EtcdError as exc:
+                raise ConfigError(f"etcd at {self._gateway.endpoint} refuses: {exc}") from exc
+        self._fine()
+        if seen is not None:
+            problem = went_back(seen, self._revision, self._known, self._groups)
+            if problem is not None:
+                raise ConfigError(
+                    f"etcd at {self._gateway.endpoint} has an older state than this controller has seen: {problem}. "
+                    f"{_BACK_WORDS}, or remove {self._seen_file.path} to accept the older state"
+                )
+        logger.info(
+            "etcd read prefix=%s groups=%d revision=%d", self._prefix.decode(), len(self._groups), self._watched
+        )
+
+    async def _read_groups(self, revision: int = 0) -> None:
+        """Know the groups as of a revision, or as of now."""
+        start, end = self._groups_prefix, end_of(self._groups_prefix)
+        found: list[KeyValue] = []
+        while True:
+            reply = await self._agreed(
+                self._gateway.read(start, end, revision=revision, limit=_PAGE, timeout=self._patience)
+            )
+            revision = revision or reply.header.revision
+            found += reply.kvs
+            if not reply.more:
+                break
+            start = found[-1].key + b"\0"
+        gone = self._groups.keys() - {self._name_of(kv) for kv in found}
+        for kv in found:
+            self._take(kv)
+        for name in gone:
+            self._forget(name, revision)
+        self._watched = max(self._watched, revision)
+
+    async def _agreed(self, asked: Awaitable[R]) -> R:
+        """An answer that a majority stands behind, so its revision is no smaller than any that was known before."""
+        known = self._revision
+        reply = await asked
+        header = reply.header
+        if self._cluster and header.cluster_id != self._cluster:
+            raise ConfigError(
+                f"etcd at {self._gateway.endpoint} is not the cluster of before: its id is {header.cluster_id:x}, not "
+                f"{self._cluster:x}. All controllerEtcdEndpoints must be of one cluster. {_BACK_WORDS}"
+            )
+        if header.revision < known:
+            raise ConfigError(
+                f"etcd at {self._gateway.endpoint} went back from revision {known} to {header.revision}, as after a "
+                f"restore from an old snapshot. {_BACK_WORDS}"
+            )
+        self._cluster = header.cluster_id
+        self._revision = max(self._revision, header.revision)
+        return reply
+
+    def _name_of(self, kv: KeyValue) -> str:
+        return kv.key.removeprefix(self._groups_prefix).decode(errors="replace")
+
+    def _take(self, kv: KeyValue) -> None:
+        """Know a group as etcd has it, unless something newer is known."""
+        name = self._name_of(kv)
+        if name in self._known and kv.mod_revision <= self._known[name].changed:
+            return
+        try:
+            group = msgspec.json.decode(kv.value, type=_Record).group
+        except (msgspec.DecodeError, msgspec.ValidationError) as exc:
+            raise ConfigError(
+                f"{kv.key.decode(errors='replace')} in etcd is not what a controller wrote: {exc}"
+            ) from exc
+        self._put(name, group, Known(kv.create_revision, kv.mod_revision))
+
+    def _put(self, name: str, group: Group, known: Known) -> None:
+        self._groups[name] = group
+        self._known[name] = known
+        self._news.set()
+
+    def _forget(self, name: str, revision: int) -> None:
+        known = self._known.get(name)
+        if known is None or known.changed < revision:
+            self._groups.pop(name, None)
+            self._known[name] = Known(0, revision)
+            self._news.set()
+
+    def _take_leader(self, kv: KeyValue | None, revision: int) -> None:
+        """Know who leads as of a revision, unless something newer is known."""
+        if revision < self._leader_changed:
+            return
+        self._leader_changed = revision
+        held = self._held
+        if held is not None and (kv is None or kv.create_revision != held.term):
+            held.lost.set()
+        before, self._leader = self._leader, None
+        if kv is None:
+            self._vacant.set()
+        else:
+            with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
+                said = msgspec.json.decode(kv.value, type=_Address)
+                self._leader = _Leader(Peer(said.id, said.address), kv.create_revision)
+        if self._leader != before and self._leader is not None and self._leader.peer != self._me:
+            logger.info("controller %s at %s leads now", *self._leader.peer)
+        self._look()
+
+    # The watch
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                if await self._watch():
+                    logger.warning("etcd compacted its history beyond what was read of it; reading all of it again")
+                    await self._read_groups()
+                    reply = await self._agreed(self._gateway.read(self._leader_key, timeout=self._patience))
+                    self._take_leader(reply.kvs[0] if reply.kvs else None, reply.header.revision)
+            except (EtcdUnreachable, EtcdError) as exc:
+                await self._trouble_with(exc)
+
+    async def _watch(self) -> bool:
+        """Follow what changes; returns True if changes were missed, since they are no longer known."""
+        changes = self._gateway.watch(self._prefix, end_of(self._prefix), self._watched + 1, self._patience)
+        async with contextlib.aclosing(changes) as replies:
+            async for reply in replies:
+                if reply.compact_revision:
+                    return True
+                if reply.canceled:
+                    raise EtcdError(0, reply.cancel_reason or "the watch was cancelled")
+                for change in reply.events:
+                    self._changed(change)
+        return False
+
+    def _changed(self, change: Change) -> None:
+        kv = change.kv
+        self._watched = max(self._watched, kv.mod_revision)
+        if kv.key == self._leader_key:
+            self._take_leader(kv if change.type == "PUT" else None, kv.mod_revision)
+        elif not kv.key.startswith(self._groups_prefix):
+            return
+        elif change.type == "PUT":
+            self._take(kv)
+        else:
+            self._forget(self._name_of(kv), kv.mod_revision)
+
+    # Leading
+
+    async def _lead(self) -> None:
+        while True:
+            try:
+                await self._until_vacant()
+                held = await self._campaign()
+                if held is None:
+                    continue
+                self._begin_term(held)
+                await self._keep(held)
+            except (EtcdUnreachable, EtcdError) as exc:
+                await self._trouble_with(exc)
+            finally:
+                self._look()
+
+    async def _until_vacant(self) -> None:
+        """Wait until there is no leader. Asks now and then, since a member that is cut off tells no changes."""
+        while True:
+            self._vacant.clear()
+            sent = self._clock()
+            reply = await self._agreed(self._gateway.read(self._leader_key, timeout=self._haste))
+            self._fine()
+            self._take_leader(reply.kvs[0] if reply.kvs else None, reply.header.revision)
+            self._in_touch_until = sent + self._lease
+            if not reply.kvs:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._lease / 3):
+                    await self._vacant.wait()
+
+    async def _campaign(self) -> _Held | None:
+        """Try to become the leader; None if another one was faster. The groups are those of the term's first moment."""
+        sent = self._clock()
+        granted = await self._gateway.grant(self._lease, self._haste)
+        value = msgspec.json.encode(_Address(*self._me))
+        try:
+            reply = await self._agreed(
+                self._gateway.transact(
+                    [created_at(self._leader_key, 0)],
+                    [put(self._leader_key, value, granted.id)],
+                    [get(self._leader_key)],
+                    self._patience,
+                )
+            )
+            if reply.succeeded:
+                term = reply.header.revision
+                await self._read_groups(term)
+                return _Held(granted.id, term, self._end_of(granted.ttl, sent))
+        except BaseException:
+            await self._give_back(granted.id)
+            raise
+        await self._give_back(granted.id)
+        self._take_leader(reply.found(0), reply.header.revision)
+        return None
+
+    def _begin_term(self, held: _Held) -> None:
+        self._held = held
+        self._leader = _Leader(self._me, held.term)
+        # What the watch still has to tell of earlier leaders is of no interest.
+        self._leader_changed = held.term
+        self._look()
+
+    async def _keep(self, held: _Held) -> None:
+        """Renew the lease until it is lost for good. While etcd does not answer it may still be there."""
+        sent = held.until - self._end_of(self._lease, 0)
+        while not held.lost.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(sent + self._lease / 3 - self._clock(), 0)):
+                    await held.lost.wait()
+                    return
+            tried = self._clock()
+            try:
+                renewed = await self._gateway.renew(held.lease, self._haste)
+                if not renewed.ttl:
+                    held.lost.set()
+                    logger.warning("the lease in etcd ended before it was renewed")
+                    return
+                if not self.is_leader:
+                    # Nobody led meanwhile, but a decision may have been written whose answer never came.
+                    await self._read_groups()
+                    self._fine()
+            except (EtcdUnreachable, EtcdError) as exc:
+                await self._trouble_with(exc)
+                self._look()
+                continue
+            sent = tried
+            held.until = self._end_of(renewed.ttl, sent)
+            self._fine()
+            self._look()
+
+    def _end_of(self, ttl: float, sent: float) -> float:
+        """When a lease of so many seconds ends for us that was asked for at `sent`."""
+        return sent + ttl * 0.9
+
+    def _look(self) -> None:
+        """Tell if this controller began or ceased to lead, now and when its lease ends."""
+        leads = self.is_leader
+        if leads and self._held is not None:
+            left = self._held.until - self._clock()
+            asyncio.get_running_loop().call_later(left + 0.001, self._look)
+        if leads == self._was_leader:
+            return
+        self._was_leader = leads
+        if leads and self._held is not None:
+            logger.info("this controller leads now term=%d groups=%d", self._held.term, len(self._groups))
+        else:
+            logger.warning("this controller leads no longer")
+        if self.led is not None:
+            self.led()
+
+    async def _resign(self) -> None:
+        """Let another controller lead at once instead of after the lease."""
+        held, self._held, self._tasks = self._held, None, None
+        self._was_leader = False
+        if held is not None and not held.lost.is_set():
+            await self._give_back(held.lease)
+
+    async def _give_back(self, lease: int) -> None:
+        with contextlib.suppress(EtcdUnreachable, EtcdError):
+            await self._gateway.revoke(lease, _LONG_PAUSE)
+
+    # Deciding
+
+    async def _write(self, writing: _Writing) -> None:
+        done = writing.done
+        try:
+            async with self._places:
+                group = await self._written(writing)
+            done.set_result(group)
+        except (NotDecided, NotLeader) as exc:
+            done.set_exception(exc)
+        finally:
+            if not done.done():
+                done.set_exception(NotDecided("the controller is stopping"))
+            self._under_way.discard(writing.name)
+
+    async def _written(self, writing: _Writing) -> Group | None:
+        """Write a decision, at another member if one does not answer. It knows its own writing when it finds it."""
+        held, name, before, after, _ = writing
+        key = self._groups_prefix + name.encode()
+        known = self._known[name] if before is not None else Known(0, 0)
+        record = None
+        if after is not None:
+            record = _Record(by=self._me.id, term=held.term, n=next(self._numbers), group=after)
+        change = put(key, msgspec.json.encode(record)) if record is not None else delete(key)
+        compare = [created_at(self._leader_key, held.term), changed_at(key, known.changed)]
+        give_up = self._clock() + self._lease
+        repeated = False
+        while True:
+            self._must_lead(held)
+            try:
+                reply = await self._agreed(
+                    self._gateway.transact(compare, [change], [get(self._leader_key), get(key)], self._patience)
+                )
+                break
+            except EtcdError as exc:
+                logger.error("etcd refuses a decision on %s: %s", name, exc)
+                raise NotDecided(f"etcd refuses: {exc}") from exc
+            except EtcdUnreachable as exc:
+                repeated = True
+                await self._trouble_with(exc)
+                if self._clock() >= give_up:
+                    raise NotDecided(f"etcd does not answer: {exc}") from exc
+        revision = reply.header.revision
+        if not reply.succeeded:
+            found = reply.found(1)
+            self._take_leader(reply.found(0), revision)
+            if found is None:
+                self._forget(name, revision)
+            else:
+                self._take(found)
+            if not (repeated and _is_own(found, record)):
+                self._must_lead(held)
+                raise NotDecided(f"{name} changed meanwhile")
+        elif after is None:
+            self._forget(name, revision)
+        elif name not in self._known or self._known[name].changed < revision:
+            self._put(name, after, Known(known.created or revision, revision))
+        # Whoever leads now knows it, too. It is for them to tell what follows from it.
+        self._must_lead(held)
+        return after
+
+    def _must_lead(self, held: _Held) -> None:
+        if held is not self._held or not self.is_leader:
+            raise NotLeader(_NOT_LEADER)
+
+    # The rest
+
+    @property
+    def _patience(self) -> float:
+        """How long a member may take."""
+        return self._lease * 0.4
+
+    @property
+    def _haste(self) -> float:
+        """The same where a lease is at stake and there are other members to ask."""
+        return self._lease * (0.2 if self._gateway.members > 1 else 0.4)
+
+    async def _trouble_with(self, exc: Exception) -> None:
+        """Log it once, and pause a little before the next try."""
+        text = str(exc)
+        if text != self._trouble:
+            self._trouble = text
+            logger.warning("etcd: %s; trying again", text)
+        await asyncio.sleep(_LONG_PAUSE if isinstance(exc, EtcdError) else _PAUSE / self._gateway.members)
+
+    def _fine(self) -> None:
+        if self._trouble:
+            self._trouble = ""
+            logger.info("etcd answers again at %s", self._gateway.endpoint)
+
+    async def _remember(self) -> None:
+        """Keep on disk how far etcd was, a second later at most, to notice at a start if it went back."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            groups = {
+                name: (self._known[name].created, group.master_epoch, group.set_epoch)
+                for name, group in self._groups.items()
+            }
+            seen = Seen(revision=max(self._revision, self._watched), groups=groups)
+            try:
+                await asyncio.to_thread(self._seen_file.write, seen)
+            except OSError as exc:
+                logger.warning("%s not written: %s", self._seen_file.path, exc.strerror)
+            await asyncio.sleep(_LONG_PAUSE)
+
+
+def _is_own(found: KeyValue | None, record: _Record | None) -> bool:
+    """Whether etcd has what an earlier try wrote; None is a group that was removed."""
+    if found is None or record is None:
+        return found is None and record is None
+    said = msgspec.json.decode(found.value, type=_Record)
+    return (said.by, said.term, said.n) == (record.by, record.term, record.n)
+
+
+def in_etcd(config: ControllerConfig, me: Peer, peers: Sequence[Peer]) -> Etcd:
+    """Decisions kept in the etcd that the settings name. ConfigError if a certificate is unusable."""
+    gateway = Gateway(
+        split_addresses(config.etcd_endpoints),
+        tls=_tls(config) if config.etcd_tls else None,
+        user=config.etcd_user,
+        password=config.etcd_password,
+    )
+    seen = SeenFile(Path(config.store_path))
+    return Etcd(gateway, me, peers, prefix=config.etcd_keys, lease=config.etcd_lease / 1000, seen=seen)
+
+
+def _tls(config: ControllerConfig) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=config.etcd_ca_path or None)
+        if config.etcd_cert_path:
+            context.load_cert_chain(config.etcd_cert_path, config.etcd_key_path)
+    except (OSError, ValueError) as exc:  # ssl.SSLError is an OSError
+        raise ConfigError(f"the certificates for etcd cannot be used: {exc}") from exc
+    return context
