@@ -146,7 +146,8 @@ class Etcd:
         self._under_way: set[str] = set()
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._tasks: asyncio.TaskGroup | None = None
-        self._trouble = ""
+        # What went wrong since all was well; each is logged once.
+        self._troubles: set[str] = set()
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -551,14 +552,14 @@ class Etcd:
     async def _trouble_with(self, exc: Exception) -> None:
         """Log it once, and pause a little before the next try."""
         text = str(exc)
-        if text != self._trouble:
-            self._trouble = text
+        if text not in self._troubles:
+            self._troubles.add(text)
             logger.warning("etcd: %s; trying again", text)
         await asyncio.sleep(_LONG_PAUSE if isinstance(exc, EtcdError) else _PAUSE / self._gateway.members)
 
     def _fine(self) -> None:
-        if self._trouble:
-            self._trouble = ""
+        if self._troubles:
+            self._troubles.clear()
             logger.info("etcd answers again at %s", self._gateway.endpoint)
 
     async def _remember(self) -> None:

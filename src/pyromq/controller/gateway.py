@@ -303,8 +303,18 @@ class Gateway:
             self._turn += 1
             for watch in self._watching:
                 watch.reschedule(asyncio.get_running_loop().time())
-        text = "no answer" if isinstance(why, TimeoutError) else str(why) or type(why).__name__
-        return EtcdUnreachable(f"{endpoint}: {text}")
+        return EtcdUnreachable(f"{endpoint}: {why if isinstance(why, str) else _reason(why)}")
+
+
+def _reason(exc: BaseException) -> str:
+    match exc:
+        case aiohttp.ClientConnectorCertificateError():
+            return str(exc.certificate_error)
+        case aiohttp.ClientConnectorError():
+            return exc.os_error.strerror or str(exc.os_error)
+        case TimeoutError():
+            return "no answer"
+    return str(exc) or type(exc).__name__
 
 
 def _decoded(content: bytes, kind: type[T]) -> T:

@@ -8,9 +8,12 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import time
 import urllib.error
 import urllib.request
 from base64 import b64decode, b64encode
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +22,7 @@ from tests.integration.controller.controller_kit import Scene
 from tests.ports import free_port
 
 from pyromq.controller import Controller, load_settings
+from pyromq.testing import Proxy
 
 if TYPE_CHECKING:
     import signal
@@ -104,7 +108,7 @@ class Cluster:
             return found
 
     async def ready(self, member: Member | None = None) -> None:
-        await until(lambda: self._answers(member), "etcd answers")
+        await until(lambda: asyncio.to_thread(self._answers, member), "etcd answers")
 
     def _answers(self, member: Member | None) -> bool:
         with contextlib.suppress(urllib.error.URLError, OSError):
@@ -155,14 +159,34 @@ class Controllers:
             *self.sets,
         ]
 
-    async def start(self, number: int) -> Scene:
+    async def start(self, number: int, clock: Callable[[], float] = time.monotonic) -> Scene:
         life = contextlib.AsyncExitStack()
-        controller = Controller(load_settings(sets=self.settings(number)))
+        controller = Controller(load_settings(sets=self.settings(number)), clock=clock)
         scene = Scene(controller)
         life.push_async_callback(scene.close)
         await life.enter_async_context(controller)
         self.scenes[f"n{number}"] = scene
         self._lives[f"n{number}"] = life
+        return scene
+
+    async def spawn(self, number: int) -> Scene:
+        """The same as a process of its own."""
+        address = dict(peer.split("-", 1) for peer in self.peers.split(";"))[f"n{number}"]
+        folder = self.folder / f"n{number}"
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "pyromq.cli.main", "controller", *self.settings(number)]
+        environ = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+        with (folder / "log").open("ab") as log:
+            process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=log)
+        life = contextlib.AsyncExitStack()
+        life.callback(_end, process)
+        self._lives[f"n{number}"] = life
+        assert process.stdout is not None
+        said = await asyncio.to_thread(process.stdout.readline)
+        assert b"boot success" in said, (folder / "log").read_text()
+        scene = Scene(Spawned(address, process))  # type: ignore[arg-type]  # what a scene needs of a controller
+        life.push_async_callback(scene.close)
+        self.scenes[f"n{number}"] = scene
         return scene
 
     async def stop(self, name: str) -> None:
@@ -193,18 +217,64 @@ class Controllers:
         return next(name for name, known in self.scenes.items() if known is scene)
 
 
+@dataclass
+class Spawned:
+    """A controller that is a process."""
+
+    address: str
+    process: subprocess.Popen[bytes]
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait(TOO_LONG)
+    assert process.stdout is not None
+    process.stdout.close()
+
+
 @contextlib.asynccontextmanager
 async def controllers(
-    folder: Path, ways: list[str], *sets: str, group: str = "group1", started: bool = True
+    folder: Path, ways: list[str], *sets: str, group: str = "group1", processes: bool = False
 ) -> AsyncIterator[Controllers]:
+    """One controller for each way to etcd."""
     made = Controllers(folder, group, ways, sets)
     try:
-        if started:
-            for number in range(len(ways)):
-                await made.start(number)
+        await asyncio.gather(*((made.spawn if processes else made.start)(number) for number in range(len(ways))))
         yield made
     finally:
         await made.close()
+
+
+@contextlib.asynccontextmanager
+async def way_to(cluster: Cluster) -> AsyncIterator[Way]:
+    """Proxies before all members, so that one controller can be cut off."""
+    async with contextlib.AsyncExitStack() as life:
+        yield Way([await life.enter_async_context(Proxy(member.address)) for member in cluster.members])
+
+
+@dataclass
+class Way:
+    proxies: list[Proxy]
+
+    @property
+    def endpoints(self) -> str:
+        return ";".join(proxy.address for proxy in self.proxies)
+
+    def pause(self) -> None:
+        for proxy in self.proxies:
+            proxy.pause()
+
+    def resume(self) -> None:
+        for proxy in self.proxies:
+            proxy.resume()
+
+    def delay(self, seconds: float) -> None:
+        for proxy in self.proxies:
+            proxy.delay(seconds)
 
 
 async def metadata(scene: Scene) -> dict[str, str]:
