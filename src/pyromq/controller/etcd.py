@@ -246,6 +246,13 @@ class Etcd:
             self._forget(name, revision)
         self._watched = max(self._watched, revision)
 
+    async def _ask_for_leader(self) -> KeyValue | None:
+        """The leader's key, if there is one, as a majority knows it."""
+        reply = await self._agreed(self._gateway.read(self._leader_key, timeout=self._haste))
+        found = reply.kvs[0] if reply.kvs else None
+        self._take_leader(found, reply.header.revision)
+        return found
+
     async def _agreed(self, asked: Awaitable[R]) -> R:
         """An answer that a majority stands behind, so its revision is no smaller than any that was known before."""
         known = self._revision
@@ -320,8 +327,7 @@ class Etcd:
                 if await self._watch():
                     logger.warning("etcd compacted its history beyond what was read of it; reading all of it again")
                     await self._read_groups()
-                    reply = await self._agreed(self._gateway.read(self._leader_key, timeout=self._patience))
-                    self._take_leader(reply.kvs[0] if reply.kvs else None, reply.header.revision)
+                    await self._ask_for_leader()
             except (EtcdUnreachable, EtcdError) as exc:
                 await self._trouble_with(exc)
 
@@ -371,11 +377,10 @@ class Etcd:
         while True:
             self._vacant.clear()
             sent = self._clock()
-            reply = await self._agreed(self._gateway.read(self._leader_key, timeout=self._haste))
+            vacant = await self._ask_for_leader() is None
             self._fine()
-            self._take_leader(reply.kvs[0] if reply.kvs else None, reply.header.revision)
             self._in_touch_until = sent + self._lease
-            if not reply.kvs:
+            if vacant:
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._lease / 3):
@@ -428,10 +433,11 @@ class Etcd:
                     held.lost.set()
                     logger.warning("the lease in etcd ended before it was renewed")
                     return
+                # The lease alone does not say that etcd is what it was, or that nobody removed the key.
+                await self._ask_for_leader()
                 if not self.is_leader:
                     # Nobody led meanwhile, but a decision may have been written whose answer never came.
                     await self._read_groups()
-                    self._fine()
             except (EtcdUnreachable, EtcdError) as exc:
                 await self._trouble_with(exc)
                 self._look()

@@ -140,6 +140,7 @@ class Controllers:
         self.peers = ";".join(f"n{number}-127.0.0.1:{free_port()}" for number in range(len(ways)))
         self.scenes: dict[str, Scene] = {}
         self._lives: dict[str, contextlib.AsyncExitStack] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
     def prefix(self) -> str:
@@ -177,16 +178,17 @@ class Controllers:
         command = [sys.executable, "-m", "pyromq.cli.main", "controller", *self.settings(number)]
         environ = {"PATH": os.environ["PATH"], "HOME": str(folder)}
         with (folder / "log").open("ab") as log:
-            process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=log)
+            process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=log)  # noqa: ASYNC220 - short
         life = contextlib.AsyncExitStack()
         life.callback(_end, process)
         self._lives[f"n{number}"] = life
         assert process.stdout is not None
         said = await asyncio.to_thread(process.stdout.readline)
         assert b"boot success" in said, (folder / "log").read_text()
-        scene = Scene(Spawned(address, process))  # type: ignore[arg-type]  # what a scene needs of a controller
+        scene = Scene(Spawned(address))  # type: ignore[arg-type]  # what a scene needs of a controller
         life.push_async_callback(scene.close)
         self.scenes[f"n{number}"] = scene
+        self._processes[f"n{number}"] = process
         return scene
 
     async def stop(self, name: str) -> None:
@@ -213,6 +215,9 @@ class Controllers:
         await until(agreed, "one controller leads")
         return self.scenes[found[0]]
 
+    def process_of(self, scene: Scene) -> subprocess.Popen[bytes]:
+        return self._processes[self.name_of(scene)]
+
     def name_of(self, scene: Scene) -> str:
         return next(name for name, known in self.scenes.items() if known is scene)
 
@@ -222,7 +227,6 @@ class Spawned:
     """A controller that is a process."""
 
     address: str
-    process: subprocess.Popen[bytes]
 
     @property
     def port(self) -> int:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import re
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from tests.bounds import TOO_LONG
 from tests.integration.controller.etcd_kit import Cluster, controllers, metadata, needs_etcd, until, way_to
+from tests.integration.namesrv.raw_client import RawClient
+from tests.ports import free_port
 
 pytestmark = needs_etcd
+ROOT = Path(__file__).parents[3]
 # Seconds. Long enough for a busy machine to renew it in time, short enough to wait for its end.
 LEASE = 4
 SHORT = f"controllerEtcdLease={LEASE}000"
@@ -46,7 +54,7 @@ async def test_a_killed_leader_is_followed_within_the_lease(three, tmp_path):
         one, _ = await old.group(2)
         await one.alter([1, 2])
         before = await old.info()
-        old.controller.process.kill()
+        all_.process_of(old).kill()
         killed = time.monotonic()
         await all_.stop(all_.name_of(old))
         new = await all_.leader()
@@ -132,7 +140,7 @@ async def test_a_leader_that_stood_still_longer_than_its_lease_decides_nothing(o
         name = all_.name_of(old)
         await (await old.broker()).join()
         client = await old.connect()
-        process = old.controller.process
+        process = all_.process_of(old)
         process.send_signal(signal.SIGSTOP)
         try:
             # It reads this when it wakes up, as the first thing.
@@ -183,7 +191,7 @@ async def test_what_was_told_is_in_etcd_after_kill_9(one, tmp_path, count):
         for number in range(1, count + 1):
             asked = {"brokerName": "b", "appliedBrokerId": number, "registerCheckCode": f"h:{number};5"}
             assert (await client.call(1013, asked)).code == 0
-        leader.controller.process.kill()
+        all_.process_of(leader).kill()
         kept = one.keys(all_.prefix)[f"{all_.prefix}groups/b"]["group"]["members"]
         assert [*kept] == [str(number) for number in range(1, count + 1)]
 
@@ -211,3 +219,54 @@ async def test_a_slow_etcd_is_good_enough(one, tmp_path):
         one_, _ = await leader.group(2)
         assert (await one_.alter([1, 2])).code == 0
         assert (await leader.info())["set"] == [1, 2]
+
+
+async def test_the_controllers_of_the_page(one, tmp_path):
+    """docs/how-to/controllers-on-etcd.md, with the addresses of this machine."""
+    page = (ROOT / "docs" / "how-to" / "controllers-on-etcd.md").read_text()
+    [file] = re.findall(r"```properties\n(controllerDLegerGroup.*?)```", page, re.DOTALL)
+    command = re.search(r"^pyromq (controller -c controller.properties .*=)n0$", page, re.MULTILINE)
+    assert command is not None
+    ports = [free_port() for _ in range(3)]
+    for number, port in enumerate(ports, 1):
+        file = file.replace(f"10.0.0.{number}:9878", f"127.0.0.1:{port}").replace(
+            f"10.0.0.{number}:2379", one.endpoints
+        )
+    processes = []
+    try:
+        for number in range(3):
+            home = tmp_path / f"n{number}"
+            home.mkdir()
+            (home / "controller.properties").write_text(file.replace("/var/lib", str(home)))
+            words = [*f"{command[1]}n{number}".split(), "bindAddress=127.0.0.1"]
+            processes.append(spawned(words, home))
+        clients = [await connected(port) for port in ports]
+
+        async def agreed():
+            said = [(await client.call(1005)).ext for client in clients]
+            return {each.get("controllerLeaderId") for each in said} in ({"n0"}, {"n1"}, {"n2"})
+
+        await until(agreed, "all name the same leader")
+        for client in clients:
+            await client.close()
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(TOO_LONG)
+
+
+def spawned(words, home):
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    with (home / "log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "pyromq.cli.main", *words], cwd=home, env=environ, stdout=log, stderr=log
+        )
+
+
+async def connected(port):
+    async with asyncio.timeout(TOO_LONG):
+        while True:
+            try:
+                return await RawClient.connect(port)
+            except OSError:
+                await asyncio.sleep(0.05)
