@@ -21,64 +21,31 @@ import math
 import ssl
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from pyromq.errors import ConfigError, NotDecided, NotLeader
 from pyromq.remoting import split_addresses
 
-from .decisions import Peer
-from .etcd_seen import Known, Seen, SeenFile, went_back
-from .gateway import EtcdError, EtcdUnreachable, Gateway, changed_at, created_at, delete, end_of, get, put
-from .replicas import Group  # noqa: TC001 - msgspec reads the annotations
+from .etcd_seen import Known, SeenFile, went_back
+from .etcd_view import BACK_WORDS, Address, EtcdView, Record, is_own
+from .gateway import EtcdError, EtcdUnreachable, Gateway, changed_at, created_at, delete, get, put
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .config import ControllerConfig
-    from .gateway import Change, Header, KeyValue
-    from .replicas import Event
+    from .decisions import Peer
+    from .gateway import KeyValue
+    from .replicas import Event, Group
 
 logger = logging.getLogger(__name__)
 
-
-class _Reply(Protocol):
-    @property
-    def header(self) -> Header: ...
-
-
-R = TypeVar("R", bound=_Reply)
-
-# Groups read at once. gRPC carries 4 MiB.
-_PAGE = 500
 # Decisions on the way to etcd. A lease is renewed beside them and must not queue up behind a thousand.
 _AT_ONCE = 16
-_PAUSE = 0.2
-_LONG_PAUSE = 1.0
-_BACK_WORDS = "Brokers ignore a controller whose epochs are smaller than theirs: restore the newer state"
+_PAUSE = 1.0
 _NOT_LEADER = "The controller is not in leader state"
-
-
-class _Address(msgspec.Struct):
-    """The value of the leader's key."""
-
-    id: str
-    address: str
-
-
-class _Record(msgspec.Struct, kw_only=True):
-    """The value of a group's key: the group, who decided on it last, and by which of its decisions."""
-
-    by: str
-    term: int
-    n: int
-    group: Group
-
-
-class _Leader(NamedTuple):
-    peer: Peer
-    term: int
 
 
 class _Held:
@@ -92,9 +59,11 @@ class _Held:
 
 
 class _Writing(NamedTuple):
+    """A decision on its way: it leads from the group of these revisions to the one `after`."""
+
     held: _Held
     name: str
-    before: Group | None
+    known: Known
     after: Group | None
     done: asyncio.Future[Group | None]
 
@@ -122,36 +91,24 @@ class Etcd:
         self._gateway = gateway
         self._me = me
         self._peers = peers
-        self._prefix = prefix.encode()
-        self._leader_key = self._prefix + b"leader"
-        self._groups_prefix = self._prefix + b"groups/"
         self._lease = math.ceil(lease)
         self._seen_file = seen
         self._clock = clock
-        self._groups: dict[str, Group] = {}
-        # The revisions of each name, also of those that are gone, so that nothing older comes after them.
-        self._known: dict[str, Known] = {}
-        self._leader: _Leader | None = None
-        self._leader_changed = 0
+        self._view = EtcdView(gateway, me, prefix=prefix, lease=self._lease)
+        self._view.leader_seen = self._leader_seen
         # What is known of the leader holds until then.
         self._in_touch_until = 0.0
         self._held: _Held | None = None
         self._was_leader = False
         self._vacant = asyncio.Event()
-        self._cluster = 0
-        self._revision = 0
-        self._watched = 0
-        self._news = asyncio.Event()
         self._numbers = itertools.count(1)
         self._under_way: set[str] = set()
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._tasks: asyncio.TaskGroup | None = None
-        # What went wrong since all was well; each is logged once.
-        self._troubles: set[str] = set()
 
     @property
     def groups(self) -> Mapping[str, Group]:
-        return self._groups
+        return self._view.groups
 
     @property
     def is_leader(self) -> bool:
@@ -162,10 +119,10 @@ class Etcd:
     def leader(self) -> Peer | None:
         if self.is_leader:
             return self._me
-        if self._leader is None or self._clock() >= self._in_touch_until:
+        if self._view.leader is None or self._clock() >= self._in_touch_until:
             return None
         # Its own key may outlive its leadership.
-        return self._leader.peer if self._leader.peer != self._me else None
+        return self._view.leader.peer if self._view.leader.peer != self._me else None
 
     @property
     def peers(self) -> Sequence[Peer]:
@@ -180,8 +137,10 @@ class Etcd:
         done: asyncio.Future[Group | None] = asyncio.get_running_loop().create_future()
         # Nobody may be left to see how it ended.
         done.add_done_callback(lambda future: future.cancelled() or future.exception())
-        before = self._groups.get(name)
-        writing = _Writing(held, name, before, event.applied_to(before), done)
+        before = self._view.groups.get(name)
+        # What the decision was computed from, now: it may have changed when its turn comes.
+        known = self._view.known[name] if before is not None else Known(0, 0)
+        writing = _Writing(held, name, known, event.applied_to(before), done)
         self._under_way.add(name)
         self._tasks.create_task(self._write(writing), name=f"decide on {name}")
         return await asyncio.shield(done)
@@ -192,7 +151,7 @@ class Etcd:
                 await self._begin()
                 ready()
                 async with asyncio.TaskGroup() as self._tasks:
-                    self._tasks.create_task(self._follow(), name="follow etcd")
+                    self._tasks.create_task(self._view.follow(), name="follow etcd")
                     self._tasks.create_task(self._lead(), name="lead")
                     self._tasks.create_task(self._remember(), name="remember etcd's state")
             except BaseExceptionGroup as group:
@@ -201,160 +160,31 @@ class Etcd:
             finally:
                 await self._resign()
 
-    # What is known
-
     async def _begin(self) -> None:
         """Read everything. ConfigError if etcd refuses that, or knows less than before."""
         seen = await asyncio.to_thread(self._seen_file.read)
         while True:
             try:
-                await self._read_groups()
+                await self._view.read_groups()
                 break
             except EtcdUnreachable as exc:
-                await self._trouble_with(exc)
+                await self._view.trouble_with(exc)
             except EtcdError as exc:
                 raise ConfigError(f"etcd at {self._gateway.endpoint} refuses: {exc}") from exc
-        self._fine()
+        self._view.fine()
         if seen is not None:
-            problem = went_back(seen, self._revision, self._known, self._groups)
+            problem = went_back(seen, self._view.revision, self._view.known, self._view.groups)
             if problem is not None:
                 raise ConfigError(
                     f"etcd at {self._gateway.endpoint} has an older state than this controller has seen: {problem}. "
-                    f"{_BACK_WORDS}, or remove {self._seen_file.path} to accept the older state"
+                    f"{BACK_WORDS}, or remove {self._seen_file.path} to accept the older state"
                 )
         logger.info(
-            "etcd read prefix=%s groups=%d revision=%d", self._prefix.decode(), len(self._groups), self._watched
+            "etcd read prefix=%s groups=%d revision=%d",
+            self._view.prefix.decode(),
+            len(self._view.groups),
+            self._view.revision,
         )
-
-    async def _read_groups(self, revision: int = 0) -> None:
-        """Know the groups as of a revision, or as of now."""
-        start, end = self._groups_prefix, end_of(self._groups_prefix)
-        found: list[KeyValue] = []
-        while True:
-            reply = await self._agreed(
-                self._gateway.read(start, end, revision=revision, limit=_PAGE, timeout=self._patience)
-            )
-            revision = revision or reply.header.revision
-            found += reply.kvs
-            if not reply.more:
-                break
-            start = found[-1].key + b"\0"
-        gone = self._groups.keys() - {self._name_of(kv) for kv in found}
-        for kv in found:
-            self._take(kv)
-        for name in gone:
-            self._forget(name, revision)
-        self._watched = max(self._watched, revision)
-
-    async def _ask_for_leader(self) -> KeyValue | None:
-        """The leader's key, if there is one, as a majority knows it."""
-        reply = await self._agreed(self._gateway.read(self._leader_key, timeout=self._haste))
-        found = reply.kvs[0] if reply.kvs else None
-        self._take_leader(found, reply.header.revision)
-        return found
-
-    async def _agreed(self, asked: Awaitable[R]) -> R:
-        """An answer that a majority stands behind, so its revision is no smaller than any that was known before."""
-        known = self._revision
-        reply = await asked
-        header = reply.header
-        if self._cluster and header.cluster_id != self._cluster:
-            raise ConfigError(
-                f"etcd at {self._gateway.endpoint} is not the cluster of before: its id is {header.cluster_id:x}, not "
-                f"{self._cluster:x}. All controllerEtcdEndpoints must be of one cluster. {_BACK_WORDS}"
-            )
-        if header.revision < known:
-            raise ConfigError(
-                f"etcd at {self._gateway.endpoint} went back from revision {known} to {header.revision}, as after a "
-                f"restore from an old snapshot. {_BACK_WORDS}"
-            )
-        self._cluster = header.cluster_id
-        self._revision = max(self._revision, header.revision)
-        return reply
-
-    def _name_of(self, kv: KeyValue) -> str:
-        return kv.key.removeprefix(self._groups_prefix).decode(errors="replace")
-
-    def _take(self, kv: KeyValue) -> None:
-        """Know a group as etcd has it, unless something newer is known."""
-        name = self._name_of(kv)
-        if name in self._known and kv.mod_revision <= self._known[name].changed:
-            return
-        try:
-            group = msgspec.json.decode(kv.value, type=_Record).group
-        except (msgspec.DecodeError, msgspec.ValidationError) as exc:
-            raise ConfigError(
-                f"{kv.key.decode(errors='replace')} in etcd is not what a controller wrote: {exc}"
-            ) from exc
-        self._put(name, group, Known(kv.create_revision, kv.mod_revision))
-
-    def _put(self, name: str, group: Group, known: Known) -> None:
-        self._groups[name] = group
-        self._known[name] = known
-        self._news.set()
-
-    def _forget(self, name: str, revision: int) -> None:
-        known = self._known.get(name)
-        if known is None or known.changed < revision:
-            self._groups.pop(name, None)
-            self._known[name] = Known(0, revision)
-            self._news.set()
-
-    def _take_leader(self, kv: KeyValue | None, revision: int) -> None:
-        """Know who leads as of a revision, unless something newer is known."""
-        if revision < self._leader_changed:
-            return
-        self._leader_changed = revision
-        held = self._held
-        if held is not None and (kv is None or kv.create_revision != held.term):
-            held.lost.set()
-        before, self._leader = self._leader, None
-        if kv is None:
-            self._vacant.set()
-        else:
-            with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
-                said = msgspec.json.decode(kv.value, type=_Address)
-                self._leader = _Leader(Peer(said.id, said.address), kv.create_revision)
-        if self._leader != before and self._leader is not None and self._leader.peer != self._me:
-            logger.info("controller %s at %s leads now", *self._leader.peer)
-        self._look()
-
-    # The watch
-
-    async def _follow(self) -> None:
-        while True:
-            try:
-                if await self._watch():
-                    logger.warning("etcd compacted its history beyond what was read of it; reading all of it again")
-                    await self._read_groups()
-                    await self._ask_for_leader()
-            except (EtcdUnreachable, EtcdError) as exc:
-                await self._trouble_with(exc)
-
-    async def _watch(self) -> bool:
-        """Follow what changes; returns True if changes were missed, since they are no longer known."""
-        changes = self._gateway.watch(self._prefix, end_of(self._prefix), self._watched + 1, self._patience)
-        async with contextlib.aclosing(changes) as replies:
-            async for reply in replies:
-                if reply.compact_revision:
-                    return True
-                if reply.canceled:
-                    raise EtcdError(0, reply.cancel_reason or "the watch was cancelled")
-                for change in reply.events:
-                    self._changed(change)
-        return False
-
-    def _changed(self, change: Change) -> None:
-        kv = change.kv
-        self._watched = max(self._watched, kv.mod_revision)
-        if kv.key == self._leader_key:
-            self._take_leader(kv if change.type == "PUT" else None, kv.mod_revision)
-        elif not kv.key.startswith(self._groups_prefix):
-            return
-        elif change.type == "PUT":
-            self._take(kv)
-        else:
-            self._forget(self._name_of(kv), kv.mod_revision)
 
     # Leading
 
@@ -368,7 +198,7 @@ class Etcd:
                 self._begin_term(held)
                 await self._keep(held)
             except (EtcdUnreachable, EtcdError) as exc:
-                await self._trouble_with(exc)
+                await self._view.trouble_with(exc)
             finally:
                 self._look()
 
@@ -377,8 +207,8 @@ class Etcd:
         while True:
             self._vacant.clear()
             sent = self._clock()
-            vacant = await self._ask_for_leader() is None
-            self._fine()
+            vacant = await self._view.ask_for_leader() is None
+            self._view.fine()
             self._in_touch_until = sent + self._lease
             if vacant:
                 return
@@ -389,33 +219,40 @@ class Etcd:
     async def _campaign(self) -> _Held | None:
         """Try to become the leader; None if another one was faster. The groups are those of the term's first moment."""
         sent = self._clock()
-        granted = await self._gateway.grant(self._lease, self._haste)
-        value = msgspec.json.encode(_Address(*self._me))
+        granted = await self._gateway.grant(self._lease, self._view.haste)
+        value = msgspec.json.encode(Address(*self._me))
         try:
-            reply = await self._agreed(
+            reply = await self._view.agreed(
                 self._gateway.transact(
-                    [created_at(self._leader_key, 0)],
-                    [put(self._leader_key, value, granted.id)],
-                    [get(self._leader_key)],
-                    self._patience,
+                    [created_at(self._view.leader_key, 0)],
+                    [put(self._view.leader_key, value, granted.id)],
+                    [get(self._view.leader_key)],
+                    self._view.patience,
                 )
             )
             if reply.succeeded:
                 term = reply.header.revision
-                await self._read_groups(term)
+                await self._view.read_groups(term)
                 return _Held(granted.id, term, self._end_of(granted.ttl, sent))
         except BaseException:
             await self._give_back(granted.id)
             raise
         await self._give_back(granted.id)
-        self._take_leader(reply.found(0), reply.header.revision)
+        self._view.take_leader(reply.found(0), reply.header.revision)
         return None
 
     def _begin_term(self, held: _Held) -> None:
         self._held = held
-        self._leader = _Leader(self._me, held.term)
-        # What the watch still has to tell of earlier leaders is of no interest.
-        self._leader_changed = held.term
+        if not self._view.leads(held.term):
+            held.lost.set()
+        self._look()
+
+    def _leader_seen(self, kv: KeyValue | None) -> None:
+        held = self._held
+        if held is not None and (kv is None or kv.create_revision != held.term):
+            held.lost.set()
+        if kv is None:
+            self._vacant.set()
         self._look()
 
     async def _keep(self, held: _Held) -> None:
@@ -428,23 +265,23 @@ class Etcd:
                     return
             tried = self._clock()
             try:
-                renewed = await self._gateway.renew(held.lease, self._haste)
+                renewed = await self._gateway.renew(held.lease, self._view.haste)
                 if not renewed.ttl:
                     held.lost.set()
                     logger.warning("the lease in etcd ended before it was renewed")
                     return
                 # The lease alone does not say that etcd is what it was, or that nobody removed the key.
-                await self._ask_for_leader()
+                await self._view.ask_for_leader()
                 if not self.is_leader:
                     # Nobody led meanwhile, but a decision may have been written whose answer never came.
-                    await self._read_groups()
+                    await self._view.read_groups()
             except (EtcdUnreachable, EtcdError) as exc:
-                await self._trouble_with(exc)
+                await self._view.trouble_with(exc)
                 self._look()
                 continue
             sent = tried
             held.until = self._end_of(renewed.ttl, sent)
-            self._fine()
+            self._view.fine()
             self._look()
 
     def _end_of(self, ttl: float, sent: float) -> float:
@@ -461,7 +298,7 @@ class Etcd:
             return
         self._was_leader = leads
         if leads and self._held is not None:
-            logger.info("this controller leads now term=%d groups=%d", self._held.term, len(self._groups))
+            logger.info("this controller leads now term=%d groups=%d", self._held.term, len(self._view.groups))
         else:
             logger.warning("this controller leads no longer")
         if self.led is not None:
@@ -476,7 +313,7 @@ class Etcd:
 
     async def _give_back(self, lease: int) -> None:
         with contextlib.suppress(EtcdUnreachable, EtcdError):
-            await self._gateway.revoke(lease, _LONG_PAUSE)
+            await self._gateway.revoke(lease, _PAUSE)
 
     # Deciding
 
@@ -495,21 +332,22 @@ class Etcd:
 
     async def _written(self, writing: _Writing) -> Group | None:
         """Write a decision, at another member if one does not answer. It knows its own writing when it finds it."""
-        held, name, before, after, _ = writing
-        key = self._groups_prefix + name.encode()
-        known = self._known[name] if before is not None else Known(0, 0)
+        held, name, known, after, _ = writing
+        key = self._view.key_of(name)
         record = None
         if after is not None:
-            record = _Record(by=self._me.id, term=held.term, n=next(self._numbers), group=after)
+            record = Record(by=self._me.id, term=held.term, n=next(self._numbers), group=after)
         change = put(key, msgspec.json.encode(record)) if record is not None else delete(key)
-        compare = [created_at(self._leader_key, held.term), changed_at(key, known.changed)]
+        compare = [created_at(self._view.leader_key, held.term), changed_at(key, known.changed)]
         give_up = self._clock() + self._lease
         repeated = False
         while True:
             self._must_lead(held)
             try:
-                reply = await self._agreed(
-                    self._gateway.transact(compare, [change], [get(self._leader_key), get(key)], self._patience)
+                reply = await self._view.agreed(
+                    self._gateway.transact(
+                        compare, [change], [get(self._view.leader_key), get(key)], self._view.patience
+                    )
                 )
                 break
             except EtcdError as exc:
@@ -517,24 +355,24 @@ class Etcd:
                 raise NotDecided(f"etcd refuses: {exc}") from exc
             except EtcdUnreachable as exc:
                 repeated = True
-                await self._trouble_with(exc)
+                await self._view.trouble_with(exc)
                 if self._clock() >= give_up:
                     raise NotDecided(f"etcd does not answer: {exc}") from exc
         revision = reply.header.revision
         if not reply.succeeded:
             found = reply.found(1)
-            self._take_leader(reply.found(0), revision)
+            self._view.take_leader(reply.found(0), revision)
             if found is None:
-                self._forget(name, revision)
+                self._view.forget(name, revision)
             else:
-                self._take(found)
-            if not (repeated and _is_own(found, record)):
+                self._view.take(found)
+            if not (repeated and is_own(found, record)):
                 self._must_lead(held)
                 raise NotDecided(f"{name} changed meanwhile")
         elif after is None:
-            self._forget(name, revision)
-        elif name not in self._known or self._known[name].changed < revision:
-            self._put(name, after, Known(known.created or revision, revision))
+            self._view.forget(name, revision)
+        elif name not in self._view.known or self._view.known[name].changed < revision:
+            self._view.put(name, after, Known(known.created or revision, revision))
         # Whoever leads now knows it, too. It is for them to tell what follows from it.
         self._must_lead(held)
         return after
@@ -543,54 +381,16 @@ class Etcd:
         if held is not self._held or not self.is_leader:
             raise NotLeader(_NOT_LEADER)
 
-    # The rest
-
-    @property
-    def _patience(self) -> float:
-        """How long a member may take."""
-        return self._lease * 0.4
-
-    @property
-    def _haste(self) -> float:
-        """The same where a lease is at stake and there are other members to ask."""
-        return self._lease * (0.2 if self._gateway.members > 1 else 0.4)
-
-    async def _trouble_with(self, exc: Exception) -> None:
-        """Log it once, and pause a little before the next try."""
-        text = str(exc)
-        if text not in self._troubles:
-            self._troubles.add(text)
-            logger.warning("etcd: %s; trying again", text)
-        await asyncio.sleep(_LONG_PAUSE if isinstance(exc, EtcdError) else _PAUSE / self._gateway.members)
-
-    def _fine(self) -> None:
-        if self._troubles:
-            self._troubles.clear()
-            logger.info("etcd answers again at %s", self._gateway.endpoint)
-
     async def _remember(self) -> None:
         """Keep on disk how far etcd was, a second later at most, to notice at a start if it went back."""
         while True:
-            await self._news.wait()
-            self._news.clear()
-            groups = {
-                name: (self._known[name].created, group.master_epoch, group.set_epoch)
-                for name, group in self._groups.items()
-            }
-            seen = Seen(revision=max(self._revision, self._watched), groups=groups)
+            await self._view.news.wait()
+            self._view.news.clear()
             try:
-                await asyncio.to_thread(self._seen_file.write, seen)
+                await asyncio.to_thread(self._seen_file.write, self._view.seen())
             except OSError as exc:
                 logger.warning("%s not written: %s", self._seen_file.path, exc.strerror)
-            await asyncio.sleep(_LONG_PAUSE)
-
-
-def _is_own(found: KeyValue | None, record: _Record | None) -> bool:
-    """Whether etcd has what an earlier try wrote; None is a group that was removed."""
-    if found is None or record is None:
-        return found is None and record is None
-    said = msgspec.json.decode(found.value, type=_Record)
-    return (said.by, said.term, said.n) == (record.by, record.term, record.n)
+            await asyncio.sleep(_PAUSE)
 
 
 def in_etcd(config: ControllerConfig, me: Peer, peers: Sequence[Peer]) -> Etcd:
