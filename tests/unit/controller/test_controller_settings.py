@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from pyromq.controller import ControllerConfig, check_folders, check_settings, load_settings
+from pyromq.controller import Controller, ControllerConfig, check_folders, check_settings, load_settings
 from pyromq.controller import config as config_module
 from pyromq.controller.config import controllers
 from pyromq.controller.decisions import Peer
@@ -88,3 +90,49 @@ def test_a_journal_that_cannot_be_written_stops_the_start(tmp_path):
     check_folders(load_settings(sets=[f"controllerStorePath={tmp_path}/new/folder"]))
     with pytest.raises(ConfigError, match=r"controllerStorePath .* cannot be written: .* is not a directory"):
         check_folders(load_settings(sets=[f"controllerStorePath={tmp_path}/file/folder"]))
+
+
+ETCD = ["controllerStore=etcd", "controllerEtcdEndpoints=10.0.0.1:2379;10.0.0.2:2379"]
+
+
+@pytest.mark.parametrize(
+    ("sets", "sentence"),
+    [
+        (["controllerEtcdCaPath=/ca.pem"], "controllerEtcdCaPath needs controllerEtcdTls=true"),
+        (
+            ["controllerEtcdCertPath=/c", "controllerEtcdKeyPath=/k"],
+            "controllerEtcdCertPath needs controllerEtcdTls=true",
+        ),
+        (["controllerEtcdTls=true", "controllerEtcdKeyPath=/k"], "CertPath and controllerEtcdKeyPath need each other"),
+        (["controllerEtcdEndpoints=http://h:1/x"], "controllerEtcdEndpoints: 'http://h:1/x' is not an address"),
+    ],
+)
+def test_settings_for_etcd_that_make_no_sense(sets, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        check_settings(load_settings(sets=[*ETCD, *sets]))
+
+
+def test_several_controllers_share_an_etcd():
+    peers = "controllerDLegerPeers=n0-a:1;n1-b:2;n2-c:3"
+    settings = load_settings(sets=[*ETCD, peers, "controllerDLegerSelfId=n1", "controllerDLegerGroup=g"])
+    check_settings(settings)
+    assert controllers(settings) == (Peer("n1", "b:2"), [Peer("n0", "a:1"), Peer("n1", "b:2"), Peer("n2", "c:3")])
+    assert settings[ControllerConfig].etcd_keys == "/pyromq/g/"
+    named = load_settings(sets=[*ETCD, "controllerEtcdPrefix=/mine"])
+    assert named[ControllerConfig].etcd_keys == "/mine/"
+
+
+def test_the_password_for_etcd_is_not_shown():
+    settings = load_settings(sets=[*ETCD, "controllerEtcdPassword=open sesame"])
+    assert "open sesame" not in settings.listing()
+
+
+async def test_without_the_extra_the_start_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    for module in ("pyromq.controller.etcd", "pyromq.controller.etcd_view", "pyromq.controller.gateway"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    here = ["bindAddress=127.0.0.1", "controllerDLegerPeers=n0-127.0.0.1:0", f"controllerStorePath={tmp_path}"]
+    with pytest.raises(
+        ConfigError, match=r"controllerStore=etcd needs aiohttp; pip install 'pyromq\[etcd\]' installs it"
+    ):
+        await Controller(load_settings(sets=[*ETCD, *here])).run()
