@@ -379,7 +379,7 @@ class InSyncKeeper:
         return NOT_ENOUGH if self.in_sync.size < self._config().min_in_sync else None
 
     def out_of_reach(self, end: int) -> str | None:
-        if not self._all_ack and self.in_sync.there < self._replication().in_sync_replicas - 1:
+        if not self._all_ack and self.in_sync.there < self._slaves_needed:
             return "not enough slaves are connected"
         return None
 
@@ -397,7 +397,12 @@ class InSyncKeeper:
             return False
         if self._all_ack:
             return end <= self._store.confirmed
-        return self.in_sync.having(end) >= self._replication().in_sync_replicas - 1
+        return self.in_sync.having(end) >= self._slaves_needed
+
+    @property
+    def _slaves_needed(self) -> int:
+        """How many slaves must have a message if not all of the set must: never more than the set has."""
+        return min(self._replication().in_sync_replicas, self.in_sync.size) - 1
 
     def _tell(self) -> None:
         while self._waiting and self._is_had(self._waiting[0][0]):

@@ -63,3 +63,21 @@ async def test_a_silent_member_holds_up_answers_and_readers_until_it_leaves_the_
     await eventually(seen)
     assert [message.body for message in await client.read()] == [b"first", b"second"]
     await client.sent(b"third")
+
+
+@pytest.mark.slow
+async def test_a_master_that_is_left_alone_goes_on_without_waiting_for_all(group):
+    """`inSyncReplicas` counts among the set: a master alone has nobody to wait for."""
+    broker = await group.start("a", "allAckInSyncStateSet=false")
+    await is_master(broker)
+    client = await broker.connect()
+    await client.create_topic()
+    await client.sent(b"alone")
+    slave = await group.start("b", "allAckInSyncStateSet=false")
+    await is_slave(slave)
+    await in_sync(broker, 1, 2)
+    await client.sent(b"together")
+    assert end(slave) == end(broker)
+    await group.stop("b")
+    await in_sync(broker, 1)
+    await client.sent(b"alone again")
