@@ -82,13 +82,16 @@ class Got:
 
 
 class Driver:
-    """A running client, one of `PEERS`. Options of commands are keywords: `driver.do("send", topic="t", body="b")`."""
+    """A running client, one of `PEERS`. Options of commands are keywords: `driver.do("send", topic="t", body="b")`.
 
-    def __init__(self, peer: str, home: Path, namesrv: str) -> None:
+    A Java client asks for routes every `poll` milliseconds; others ask when they like.
+    """
+
+    def __init__(self, peer: str, home: Path, namesrv: str, *, poll: int = 30_000) -> None:
         home.mkdir(parents=True, exist_ok=True)
         language, _, version = peer.partition("-")
         if language == "java":
-            flags = (*apache.SMALL_CLIENT, apache.silent(home))
+            flags = (*apache.SMALL_CLIENT, apache.silent(home), f"-Dpeer.poll={poll}")
             command = [*apache.java(version, home, flags), "Peer"]
         else:
             command = toolchains.COMMANDS[language]()

@@ -97,10 +97,10 @@ class NameServer:
 class Controller:
     """A controller on loopback: `make` is "ours" or "apache-5.5.0". Port and files outlive a restart."""
 
-    def __init__(self, make: str, home: Path, **settings: object) -> None:
+    def __init__(self, make: str, home: Path, *, port: int = 0, **settings: object) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.make = make
-        self.port = free_port()
+        self.port = port or free_port()
         self._home = home
         self._process: Process | None = None
         self._starts = 0
@@ -140,12 +140,19 @@ class Controller:
 
     def start(self) -> Self:
         """Start it and wait until it leads."""
+        self.launch()
+        self.wait_until_booted()
+        wait_until(self._leads, BOOT_SECONDS, "the controller leads")
+        return self
+
+    def launch(self) -> None:
+        """Start it and do not wait: of several, none boots before the others run."""
         self._starts += 1
         log = self._home / f"controller-{self._starts}.out"
         self._process = Process(f"controller {self.make}", self._command, log=log, env=self._environment)
-        self._process.wait_for("boot success", BOOT_SECONDS)
-        wait_until(self._leads, BOOT_SECONDS, "the controller leads")
-        return self
+
+    def wait_until_booted(self) -> None:
+        self.process.wait_for("boot success", BOOT_SECONDS)
 
     def _leads(self) -> bool:
         return wire.ask(self.address, 1005).ext.get("isLeader") == "true"

@@ -60,11 +60,18 @@ class Connection:
 
     def ask(self, code: int, body: bytes = b"", /, **ext: object) -> Answer:
         """Send one request with a JSON header and return the answer. OSError if the peer goes away before that."""
+        self.say(code, body, **ext)
+        return self.answer()
+
+    def say(self, code: int, body: bytes = b"", /, **ext: object) -> None:
+        """Send one request; its `answer` may come later."""
         fields = {name: str(value) for name, value in ext.items()}
         header = {"code": code, "language": "JAVA", "version": 409, "opaque": 7, "flag": 0, "extFields": fields}
         text = json.dumps(header).encode()
         self._stream.write(struct.pack(">II", 4 + len(text) + len(body), len(text)) + text + body)
         self._stream.flush()
+
+    def answer(self) -> Answer:
         length, header_length = struct.unpack(">II", self._read(8))  # the type byte in front is 0 for JSON
         answered = json.loads(self._read(header_length))
         body = self._read(length - 4 - header_length)
@@ -123,21 +130,24 @@ def create_topic(connection: Connection, topic: str, queues: int, **ext: object)
 
 def send(connection: Connection, topic: str, queue_id: int, body: bytes, **properties: str) -> int:
     """Send a message to a broker as a bare request; the queue offset that it got."""
-    answer = connection.ask(
-        SEND_MESSAGE,
-        body,
-        producerGroup="p",
-        topic=topic,
-        defaultTopic="TBW102",
-        defaultTopicQueueNums=4,
-        queueId=queue_id,
-        sysFlag=0,
-        bornTimestamp=1_700_000_000_000,
-        flag=7,
-        properties="\x02".join(f"{name}\x01{value}" for name, value in properties.items()),
-        reconsumeTimes=0,
-        unitMode="false",
-        batch="false",
-    )
+    answer = connection.ask(SEND_MESSAGE, body, **message(topic, queue_id, **properties))
     assert answer.code == 0, answer
     return int(answer.ext["queueOffset"])
+
+
+def message(topic: str, queue_id: int, **properties: str) -> dict[str, object]:
+    """The fields of a request that sends a message."""
+    return {
+        "producerGroup": "p",
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": 4,
+        "queueId": queue_id,
+        "sysFlag": 0,
+        "bornTimestamp": 1_700_000_000_000,
+        "flag": 7,
+        "properties": "\x02".join(f"{name}\x01{value}" for name, value in properties.items()),
+        "reconsumeTimes": 0,
+        "unitMode": "false",
+        "batch": "false",
+    }

@@ -38,6 +38,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
  */
 public final class Peer {
     private static final String[] NAMES = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    // How often routes are asked for, in milliseconds: what the client does by itself, if nothing is said.
+    private static final int POLL = Integer.getInteger("peer.poll", 30_000);
     // Whatever the locale is, what is said is UTF-8, as what is read.
     private static final PrintStream OUT = utf8(FileDescriptor.out);
 
@@ -144,6 +146,7 @@ public final class Peer {
             // Replies go to the client of that id, and other processes have producers of this kind, too.
             made.setInstanceName(kind + "-" + ProcessHandle.current().pid());
             made.setVipChannelEnabled(kind.equals("vip"));
+            made.setPollNameServerInterval(POLL);
             if (!compression.isEmpty()) {
                 set(made, "setCompressType", compression);
             }
@@ -248,6 +251,7 @@ public final class Peer {
         consumer.setInstanceName(name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPersistConsumerOffsetInterval(500);
+        consumer.setPollNameServerInterval(POLL);
         consumer.setSuspendCurrentQueueTimeMillis(50);
         if (options.containsKey("max")) {
             consumer.setMaxReconsumeTimes(Integer.parseInt(options.get("max")));

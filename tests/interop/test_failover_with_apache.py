@@ -1,0 +1,188 @@
+"""Groups that fail over with Apache 5.5.0 in them: its controllers, its brokers, and pairs of one of ours and one of
+theirs (docs/spec/controller.md 11)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.interop import wire
+from tests.interop.apache import CLUSTER, Admin
+from tests.interop.failover_group import APACHE, NAME, SOON, TOPIC, group_under
+from tests.interop.peers import OURS
+from tests.interop.process import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.interop.failover_group import Group, Replica
+
+pytestmark = pytest.mark.interop
+
+CONSUMERS = "TOOLS_CONSUMER"
+
+
+def fails_over(group: Group, old: int, new: int) -> None:
+    """Kill the master; the other takes over and takes messages."""
+    epoch = group.state["epoch"]
+    start = group.replicas[new].end
+    group.replicas[old].process.kill()
+    assert group.wait_for("the other takes over", master=new, epoch=epoch + 1, set=[new]) < 2
+    group.wait_for_routes(new)
+    group.send(20)
+    assert group.replicas[new].epochs[-1] == (epoch + 1, start)
+
+
+def comes_back(group: Group, old: int, new: int) -> None:
+    """Start the old master again: it follows with the id it had, and both have all messages."""
+    epoch = group.state["epoch"]
+    group.replicas[old].start()
+    group.wait_for("the old master follows", master=new, epoch=epoch, set=[1, 2])
+    group.wait_for_routes(new, old)
+    group.send(20)
+    group.wait_until_equal()
+    group.wait_until_shown()
+    assert group.replicas[old].epochs == group.replicas[new].epochs
+
+
+@pytest.mark.parametrize("controllers", [1, 3])
+@pytest.mark.scenario("controller 2")
+@pytest.mark.scenario("controller 3")
+@pytest.mark.scenario("controller 5")
+@pytest.mark.scenario("controller 6")
+@pytest.mark.scenario("controller 14")
+def test_a_pair_of_ours_fails_over_under_their_controllers(
+    java_packages: None, tmp_path: Path, controllers: int
+) -> None:
+    with group_under(APACHE, tmp_path, controllers) as group:
+        first = group.add(OURS)
+        assert group.state == {"master": 1, "epoch": 1, "set": [1]}
+        assert (first.store / "brokerIdentity").read_text() == f"{CLUSTER}#{NAME}#1"
+        assert first.epochs == [(1, 0)]
+        group.create_topic()
+        group.send(20)
+        second = group.add(OURS)
+        group.wait_for_routes(1, 2)
+        group.send(1500)  # into the next file
+        group.wait_until_equal()
+
+        fails_over(group, 1, 2)
+        comes_back(group, 1, 2)
+
+        start = first.end
+        group.elect(1)
+        group.wait_for("roles are swapped", master=1, epoch=3, set=[1, 2])
+        group.wait_for_routes(1, 2)
+        group.send(20)
+        group.wait_until_equal()
+        group.wait_until_shown()
+        assert first.epochs == second.epochs
+        assert first.epochs[-1] == (3, start)
+
+
+@pytest.mark.parametrize("second", [OURS, APACHE])
+@pytest.mark.parametrize("controller", [OURS, APACHE])
+@pytest.mark.scenario("controller 2")
+@pytest.mark.scenario("controller 3")
+@pytest.mark.scenario("controller 5")
+@pytest.mark.scenario("controller 6")
+@pytest.mark.scenario("controller 29")
+@pytest.mark.scenario("controller 31")
+def test_a_mixed_pair_fails_over_and_back(java_packages: None, tmp_path: Path, controller: str, second: str) -> None:
+    first = APACHE if second == OURS else OURS
+    with group_under(controller, tmp_path) as group:
+        master = group.add(first)
+        group.create_topic()
+        group.send(20)
+        slave = group.add(second)
+        group.wait_for_routes(1, 2)
+        group.send(1500)  # into the next file
+        group.wait_until_equal()
+        metadata_is_copied(master, slave)
+        tools_see_both(group)
+
+        fails_over(group, 1, 2)
+        comes_back(group, 1, 2)
+        fails_over(group, 2, 1)
+        comes_back(group, 2, 1)
+
+
+def metadata_is_copied(master: Replica, slave: Replica) -> None:
+    """A topic, a group and an offset that the master learns are on the slave soon."""
+    with wire.Connection(master.address) as connection:
+        wire.create_topic(connection, "later", 2)
+        group = b'{"groupName":"readers","consumeEnable":true,"retryQueueNums":3}'
+        assert connection.ask(200, group).code == 0
+        connection.ask(15, consumerGroup=CONSUMERS, topic=TOPIC, queueId=0, commitOffset=7)
+
+    def copied() -> bool:
+        with wire.Connection(slave.address) as connection:
+            topics = connection.ask(21).json["topicConfigTable"]
+            groups = connection.ask(201).json["subscriptionGroupTable"]
+            offsets = connection.ask(43).json["offsetTable"].get(f"{TOPIC}@{CONSUMERS}", {})
+        return "later" in topics and groups.get("readers", {}).get("retryQueueNums") == 3 and offsets.get("0") == 7
+
+    wait_until(copied, SOON, "the slave has topic, group and offset")
+
+
+def tools_see_both(group: Group) -> None:
+    """What 5.5.0's tools print of the group, its first broker being master."""
+    master, slave = group.replicas[1], group.replicas[2]
+    admin = Admin("5.5.0", group.home / "admin", group.namesrv.address)
+    sets, epochs, of_master, of_slave = admin.run(
+        f"getSyncStateSet -a {group.leader} -b {NAME}",
+        f"getBrokerEpoch -b {NAME}",
+        f"haStatus -b {master.address}",
+        f"haStatus -b {slave.address}",
+    )
+    assert re.search(r"^#MasterBrokerId\t1$", sets, re.MULTILINE)
+    for number, replica in group.replicas.items():
+        identity = f"brokerName='{NAME}', brokerId={number}, brokerAddress='{replica.address}', alive=true"
+        assert re.search(rf"^InSyncReplica:\s+ReplicaIdentity\{{{re.escape(identity)}", sets, re.MULTILINE)
+    end = master.end
+    assert epochs.count(f"EpochEntry{{epoch=1, startOffset=0, endOffset={end}}}") == 2
+    assert re.search(r"#brokerId\t0\n", epochs)
+    assert re.search(r"#brokerId\t2\n", epochs)
+    assert f"#MasterAddr\t{master.address}" in of_master
+    assert f"#MasterCommitLogMaxOffset\t{end}\n#SlaveNum\t1\n#InSyncSlaveNum\t1" in of_master
+    _, acknowledged, behind, _, status, _ = of_master.splitlines()[-1].split()
+    assert (acknowledged, behind, status) == (str(end), "0", "OK")
+    assert f"#MasterAddr\t127.0.0.1:{master.port + 1}" in of_slave
+    assert f"#CommitLogMaxOffset\t{end}" in of_slave
+
+
+def sent_to_a_frozen_master(home: Path, make: str) -> tuple[int, bool]:
+    """A message that waits for a master which stands still while another is elected.
+
+    How it is answered when the master wakes up, and whether it is in the log once both brokers are well again.
+    """
+    body = b"sent to a master that was deposed in its sleep"
+    settings: dict[str, Any] = {"allAckInSyncStateSet": "false", "inSyncReplicas": 1}
+    with group_under(OURS, home) as group:
+        master = group.add(make, **settings)
+        group.create_topic()
+        other = group.add(OURS, **settings)
+        group.send(20)
+        group.wait_until_equal()
+        with wire.Connection(master.address) as connection:
+            with master.frozen():
+                group.wait_for("the other is elected", master=2, set=[2])
+                group.send(20)
+                connection.say(wire.SEND_MESSAGE, body, **wire.message(TOPIC, 0))
+            code = connection.answer().code
+        group.wait_for("the old master follows", master=2, set=[1, 2])
+        group.wait_until_equal()  # nothing else is lost
+        return code, body in other.log(other.end)
+
+
+@pytest.mark.scenario("controller 10")
+def test_a_frozen_master_of_theirs_acknowledges_what_is_lost(java_packages: None, tmp_path: Path) -> None:
+    """It has no lease: it finds out only later that it is master no more."""
+    assert sent_to_a_frozen_master(tmp_path, APACHE) == (0, False)
+
+
+@pytest.mark.scenario("controller 10")
+def test_a_frozen_master_of_ours_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
+    """Its lease ran out: it refuses, unless it knows the new master by then, and passes the message on."""
+    assert sent_to_a_frozen_master(tmp_path, OURS) in ((14, False), (0, True))
