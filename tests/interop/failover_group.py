@@ -231,24 +231,38 @@ class Group:
 
 
 @contextlib.contextmanager
-def group_under(make: str, home: Path, count: int = 1) -> Iterator[Group]:
-    """An empty group under one controller inside a name server, or under three with a name server of ours."""
-    with contextlib.ExitStack() as life:
-        if count == 1:
-            server = life.enter_context(ControllerInNameServer(make, home / "namesrv"))
-            addresses = [server.controller]
-            group = Group(home, server, addresses)
-        else:
-            namesrv = life.enter_context(NameServer(OURS, home / "namesrv"))
-            group = Group(home, namesrv, life.enter_context(several(make, home, count)))
-        wait_until(lambda: bool(group.leader), SOON, "a controller leads")
-        life.callback(lambda: stop_all(replica.process for replica in group.replicas.values()))
+def group_under(make: str, home: Path) -> Iterator[Group]:
+    """An empty group under a controller inside a name server."""
+    with (
+        ControllerInNameServer(make, home / "namesrv") as server,
+        _served(Group(home, server, [server.controller])) as group,
+    ):
         yield group
 
 
 @contextlib.contextmanager
-def several(make: str, home: Path, count: int) -> Iterator[list[str]]:
-    """So many controllers that know each other; their addresses."""
+def group_under_three(make: str, home: Path) -> Iterator[tuple[Group, dict[str, Controller]]]:
+    """An empty group under three controllers, and these by their addresses. The name server is ours."""
+    with (
+        NameServer(OURS, home / "namesrv") as namesrv,
+        several(make, home, 3) as controllers,
+        _served(Group(home, namesrv, list(controllers))) as group,
+    ):
+        yield group, controllers
+
+
+@contextlib.contextmanager
+def _served(group: Group) -> Iterator[Group]:
+    wait_until(lambda: bool(group.leader), SOON, "a controller leads")
+    try:
+        yield group
+    finally:
+        stop_all(replica.process for replica in group.replicas.values())
+
+
+@contextlib.contextmanager
+def several(make: str, home: Path, count: int) -> Iterator[dict[str, Controller]]:
+    """So many controllers that know each other, by their addresses."""
     ports = [free_port() for _ in range(count)]
     peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(ports))
     controllers = [
@@ -266,6 +280,6 @@ def several(make: str, home: Path, count: int) -> Iterator[list[str]]:
             controller.launch()
         for controller in controllers:
             controller.wait_until_booted()
-        yield [controller.address for controller in controllers]
+        yield {controller.address: controller for controller in controllers}
     finally:
         stop_all(controller.process for controller in controllers)

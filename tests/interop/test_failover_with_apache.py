@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.interop import wire
 from tests.interop.apache import CLUSTER, Admin
-from tests.interop.failover_group import APACHE, NAME, SOON, TOPIC, group_under
+from tests.interop.failover_group import APACHE, NAME, SOON, TOPIC, group_under, group_under_three
 from tests.interop.peers import OURS
 from tests.interop.process import wait_until
 
@@ -46,39 +46,57 @@ def comes_back(group: Group, old: int, new: int) -> None:
     assert group.replicas[old].epochs == group.replicas[new].epochs
 
 
-@pytest.mark.parametrize("controllers", [1, 3])
 @pytest.mark.scenario("controller 2")
 @pytest.mark.scenario("controller 3")
 @pytest.mark.scenario("controller 5")
 @pytest.mark.scenario("controller 6")
 @pytest.mark.scenario("controller 14")
-def test_a_pair_of_ours_fails_over_under_their_controllers(
-    java_packages: None, tmp_path: Path, controllers: int
-) -> None:
-    with group_under(APACHE, tmp_path, controllers) as group:
-        first = group.add(OURS)
-        assert group.state == {"master": 1, "epoch": 1, "set": [1]}
-        assert (first.store / "brokerIdentity").read_text() == f"{CLUSTER}#{NAME}#1"
-        assert first.epochs == [(1, 0)]
-        group.create_topic()
-        group.send(20)
-        second = group.add(OURS)
-        group.wait_for_routes(1, 2)
-        group.send(1500)  # into the next file
-        group.wait_until_equal()
+def test_a_pair_of_ours_fails_over_under_their_controller(java_packages: None, tmp_path: Path) -> None:
+    with group_under(APACHE, tmp_path) as group:
+        a_pair_of_ours_fails_over(group)
 
+
+@pytest.mark.scenario("controller 5")
+@pytest.mark.scenario("controller 6")
+def test_a_pair_of_ours_fails_over_under_three_of_their_controllers(java_packages: None, tmp_path: Path) -> None:
+    with group_under_three(APACHE, tmp_path) as (group, controllers):
+        a_pair_of_ours_fails_over(group)
+
+        before = group.state
+        gone = group.leader
+        controllers[gone].process.kill()
+        wait_until(lambda: group.leader not in ("", gone), SOON, "another controller leads")
+        assert group.state == before  # nobody was deposed for it
+        group.send(20)
         fails_over(group, 1, 2)
         comes_back(group, 1, 2)
 
-        start = first.end
-        group.elect(1)
-        group.wait_for("roles are swapped", master=1, epoch=3, set=[1, 2])
-        group.wait_for_routes(1, 2)
-        group.send(20)
-        group.wait_until_equal()
-        group.wait_until_shown()
-        assert first.epochs == second.epochs
-        assert first.epochs[-1] == (3, start)
+
+def a_pair_of_ours_fails_over(group: Group) -> None:
+    """By accident, and back by plan."""
+    first = group.add(OURS)
+    assert group.state == {"master": 1, "epoch": 1, "set": [1]}
+    assert (first.store / "brokerIdentity").read_text() == f"{CLUSTER}#{NAME}#1"
+    assert first.epochs == [(1, 0)]
+    group.create_topic()
+    group.send(20)
+    second = group.add(OURS)
+    group.wait_for_routes(1, 2)
+    group.send(1500)  # into the next file
+    group.wait_until_equal()
+
+    fails_over(group, 1, 2)
+    comes_back(group, 1, 2)
+
+    start = first.end
+    group.elect(1)
+    group.wait_for("roles are swapped", master=1, epoch=3, set=[1, 2])
+    group.wait_for_routes(1, 2)
+    group.send(20)
+    group.wait_until_equal()
+    group.wait_until_shown()
+    assert first.epochs == second.epochs
+    assert first.epochs[-1] == (3, start)
 
 
 @pytest.mark.parametrize("second", [OURS, APACHE])
@@ -94,10 +112,10 @@ def test_a_mixed_pair_fails_over_and_back(java_packages: None, tmp_path: Path, c
     with group_under(controller, tmp_path) as group:
         master = group.add(first)
         group.create_topic()
-        group.send(20)
+        group.send(1500)  # into the next file; much to catch up with
         slave = group.add(second)
         group.wait_for_routes(1, 2)
-        group.send(1500)  # into the next file
+        group.send(1500)
         group.wait_until_equal()
         metadata_is_copied(master, slave)
         tools_see_both(group)
@@ -106,6 +124,66 @@ def test_a_mixed_pair_fails_over_and_back(java_packages: None, tmp_path: Path, c
         comes_back(group, 1, 2)
         fails_over(group, 2, 1)
         comes_back(group, 2, 1)
+
+
+@pytest.mark.parametrize("second", [OURS, APACHE])
+@pytest.mark.scenario("controller 14")
+@pytest.mark.scenario("controller 22")
+def test_roles_of_a_mixed_pair_are_swapped_again_and_again(java_packages: None, tmp_path: Path, second: str) -> None:
+    """Without a message in between, too: then 5.5.0 has epochs in its table that the other has not."""
+    first = APACHE if second == OURS else OURS
+    with group_under(OURS, tmp_path) as group:
+        group.add(first)
+        group.create_topic()
+        group.send(20)
+        group.add(second)
+        ours = next(replica for replica in group.replicas.values() if replica.make == OURS)
+        for master, count in ((2, 0), (1, 0), (2, 20), (1, 20), (2, 0), (1, 20), (2, 20)):
+            group.elect(master)
+            group.wait_for("roles are swapped", master=master, set=[1, 2])
+            group.wait_for_routes(master, 3 - master)
+            if count:
+                group.send(count)
+                group.wait_until_equal()
+                group.wait_until_shown()
+            starts = [start for _, start in ours.epochs]
+            assert starts == sorted(set(starts))
+        group.master.process.kill()
+        group.wait_for("the other takes over", master=1, set=[1])
+        group.send(20)
+        group.replicas[2].start()
+        group.wait_for("the old master follows", master=1, set=[1, 2])
+        group.wait_until_equal()
+
+
+@pytest.mark.parametrize("second", [OURS, APACHE])
+@pytest.mark.scenario("controller 7")
+def test_an_old_master_cuts_off_what_nobody_else_has(java_packages: None, tmp_path: Path, second: str) -> None:
+    settings = {"allAckInSyncStateSet": "false", "inSyncReplicas": 1, "mappedFileSizeCommitLog": 16 << 20}
+    with group_under(OURS, tmp_path) as group:
+        old = group.add(APACHE if second == OURS else OURS, **settings)
+        group.create_topic()
+        new = group.add(second, **settings)
+        group.send(20)
+        group.wait_until_equal()
+        with new.frozen():
+            with wire.Connection(old.address) as connection:
+                for _ in range(24):  # more than fits between two processes
+                    wire.send(connection, TOPIC, 0, b"lost" * (1 << 18))
+            end = old.end
+            old.process.kill()
+        group.wait_for("the other takes over", master=2, set=[2])
+        group.wait_for_routes(2)
+        assert new.end < end
+        group.send(20)
+        old.start()
+        group.wait_for("the old master follows", master=2, set=[1, 2])
+        group.send(20)
+        group.wait_until_equal()
+        group.wait_until_shown()
+        if old.make == OURS:
+            assert old.epochs == new.epochs
+            assert not old.log(1 << 40)[old.end :].strip(b"\0")
 
 
 def metadata_is_copied(master: Replica, slave: Replica) -> None:
@@ -172,11 +250,13 @@ def sent_to_a_frozen_master(home: Path, make: str) -> tuple[int, bool]:
                 connection.say(wire.SEND_MESSAGE, body, **wire.message(TOPIC, 0))
             code = connection.answer().code
         group.wait_for("the old master follows", master=2, set=[1, 2])
+        group.wait_for_routes(2, 1)
         group.wait_until_equal()  # nothing else is lost
         return code, body in other.log(other.end)
 
 
 @pytest.mark.scenario("controller 10")
+@pytest.mark.scenario("controller 30")
 def test_a_frozen_master_of_theirs_acknowledges_what_is_lost(java_packages: None, tmp_path: Path) -> None:
     """It has no lease: it finds out only later that it is master no more."""
     assert sent_to_a_frozen_master(tmp_path, APACHE) == (0, False)
