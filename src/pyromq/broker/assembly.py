@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyromq.protocol import properties as props
 from pyromq.protocol.bodies import OffsetMovedEvent
 from pyromq.protocol.message_queue import MessageQueue
-from pyromq.protocol.names import OFFSET_MOVED_TOPIC
+from pyromq.protocol.names import HALF_TOPIC, OFFSET_MOVED_TOPIC
 from pyromq.protocol.record import MessageRecord
 from pyromq.settings.saved_file import SavedFile
 from pyromq.store.metadata.json_files import consumer_filters_file, delay_offsets_file
@@ -305,6 +305,10 @@ class Parts:
         """Bring back what the files lack and the store shows, and have it saved."""
         if not self._is_slave:  # a slave takes over what its master has
             rediscover(self._store, self.state, self.tables.topics, self.tables.groups)
+            if self._member is not None:
+                # A RocketMQ 5.5.0 in the group that does not have this topic when it stops being master hangs for 90 s:
+                # one thread wants to create it, and the other waits for that thread with the lock in hand.
+                self.tables.topics.ensure(HALF_TOPIC, 1)
 
     # What goes on by itself
 

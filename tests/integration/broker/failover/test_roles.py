@@ -7,6 +7,8 @@ from tests.integration.broker.failover.group_kit import in_sync, is_master, is_s
 from tests.integration.broker.life_kit import eventually
 from tests.integration.broker.replication_kit import end
 
+from pyromq.protocol.names import HALF_TOPIC
+
 
 @pytest.mark.slow
 @pytest.mark.scenario("controller 2")
@@ -18,6 +20,18 @@ async def test_the_first_broker_becomes_master_and_takes_messages(group):
     assert [message.body for message in await client.read(queue_id=0)] == [b"hello"]
     assert (group.folder / "a/brokerIdentity").read_text() == "DefaultCluster#g#1"
     assert (group.folder / "a/epochFileCheckpoint").read_text().splitlines()[2:] == ["1-0"]
+
+
+@pytest.mark.slow
+async def test_a_master_has_the_topic_without_which_masters_of_5_5_0_hang(group):
+    """One that is deposed while it creates it waits for itself, for 90 s; slaves copy it from their master."""
+    broker = await group.start("a")
+    await is_master(broker)
+
+    async def there():
+        return HALF_TOPIC in broker.broker._parts.tables.topics
+
+    await eventually(there)
 
 
 @pytest.mark.slow
