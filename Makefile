@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo check test test-spark crash etcd interop fuzz bench scenarios docs lock clean
+.PHONY: help setup java demo check test test-spark crash chaos etcd interop fuzz bench scenarios docs lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -40,13 +40,16 @@ check: setup ## Check format, lint, types, layers, links and generated files.
 SIDE_BY_SIDE := $(if $(findstring no:xdist,$(ARGS)),,-n 4 --max-worker-restart 3)
 
 test: java ## Run every test that needs nothing but this machine, four at a time.
-	$(PYTEST) -m "not crash and not interop and not long" -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true $(SIDE_BY_SIDE) $(ARGS)
+	$(PYTEST) -m "not crash and not chaos and not interop and not long" -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true $(SIDE_BY_SIDE) $(ARGS)
 
 test-spark: java ## Run the whole Spark suite: killed executors and drivers, outages, a cluster of two workers; minutes.
 	$(PYTEST) tests/spark tests/unit/spark $(ARGS)
 
 crash: setup ## Kill writers and check that what they acknowledged is there; minutes.
 	$(PYTEST) -m crash -o faulthandler_timeout=0 $(ARGS)
+
+chaos: setup ## Break a group that fails over in every way; ARGS="--rounds 100 --seed 7 --faults stop -k three"; minutes.
+	$(PYTEST) tests/chaos -m chaos -n0 -o faulthandler_timeout=0 $(ARGS)
 
 etcd: setup ## Run controllers on a real etcd of one and three members; installs it where that is allowed.
 	@$(PYTHON) scripts/setup.py --etcd

@@ -19,8 +19,11 @@ settings.load_profile("pyromq")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pyromq")
-    group.addoption("--rounds", default=12, type=int, help="how often each crash test lets a store crash")
+    group.addoption(
+        "--rounds", default=12, type=int, help="how often each crash test lets a store crash, or a chaos test a group"
+    )
     group.addoption("--seed", default=None, type=int, help="the chance that crash tests run by")
+    group.addoption("--faults", default=None, help="words that the faults of `make chaos` must have, as 'controller'")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+from enum import Enum
 from typing import TYPE_CHECKING, Self
 
 from pyromq.remoting import format_address, split_address
@@ -26,20 +27,28 @@ _PIECE = 64 * 1024
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset instead of what is left
 
 
+class Way(Enum):
+    """A direction: to the target, or back from it."""
+
+    THERE = "there"
+    BACK = "back"
+
+
 class Proxy:
     """Passes the bytes of any number of connections to `target` (`host:port`) and back.
 
     Every switch acts on existing and future connections. A switch is a plain call, not a coroutine: it has taken
-    effect when it returns. It listens on `port`, or on any free one.
+    effect when it returns. It listens on `port` of `host`, or on any free one.
     """
 
-    def __init__(self, target: str, port: int = 0) -> None:
+    def __init__(self, target: str, port: int = 0, host: str = "127.0.0.1") -> None:
         self._target = split_address(target)
+        self._host = host
         self._port = port
         self._server: asyncio.Server | None = None
         self._lines: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
-        self._flowing = asyncio.Event()
-        self._flowing.set()
+        self._flowing = {Way.THERE: asyncio.Event(), Way.BACK: asyncio.Event()}
+        self.resume()
         self._refusing = False
         self._delay = 0.0
         self._garble = 0
@@ -57,7 +66,7 @@ class Proxy:
         return len(self._lines)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._connected, self._host, self._port)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -94,12 +103,14 @@ class Proxy:
         self._left = None
         self.resume()
 
-    def pause(self) -> None:
-        """Pass nothing on in either direction; bytes sent meanwhile arrive after `resume`."""
-        self._flowing.clear()
+    def pause(self, way: Way | None = None) -> None:
+        """Pass nothing on, in one direction or in both; bytes sent meanwhile arrive after `resume`."""
+        for each in Way if way is None else (way,):
+            self._flowing[each].clear()
 
     def resume(self) -> None:
-        self._flowing.set()
+        for flowing in self._flowing.values():
+            flowing.set()
 
     def delay(self, seconds: float) -> None:
         """Delay every piece by this time; pieces of one direction stay in order, as on a slow line."""
@@ -119,8 +130,8 @@ class Proxy:
             far_reader, far_writer = await asyncio.open_connection(*self._target)
             writers.append(far_writer)
             async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(self._pump(reader, far_writer), name="proxy there")
-                pumps.create_task(self._pump(far_reader, writer, is_back=True), name="proxy back")
+                pumps.create_task(self._pump(reader, far_writer, Way.THERE), name="proxy there")
+                pumps.create_task(self._pump(far_reader, writer, Way.BACK), name="proxy back")
         except* (OSError, asyncio.CancelledError):
             _reset(writers)  # one end is gone, or the line was cut: close the other too
         finally:
@@ -128,15 +139,15 @@ class Proxy:
                 each.close()
             del self._lines[line]
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_back: bool = False) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
         while data := await reader.read(_PIECE):
             if self._delay:
                 await asyncio.sleep(self._delay)
-            await self._flowing.wait()
+            await self._flowing[way].wait()
             if self._garble:
                 self._garble -= 1
                 data = bytes([data[0] ^ 0xFF]) + data[1:]
-            if is_back and self._left is not None:
+            if way is Way.BACK and self._left is not None:
                 if len(data) >= self._left:
                     writer.write(data[: self._left])
                     self._left = None

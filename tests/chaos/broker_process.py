@@ -1,0 +1,102 @@
+"""`pyromq broker` on a disk that can lose power or fill up, with a clock that can jump.
+
+python -m tests.chaos.broker_process <store folder> <arguments of pyromq broker>
+
+Orders come as lines on stdin:
+
+    power <seed> <folder>   the power fails: what the disk may hold then is written to the folder, and the process ends
+    full <bytes>            the disk is full after so many more bytes
+    free                    it has room again
+    clock <seconds>         the wall clock is so far off from now on
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pyromq.testing.power import RecordingDisk
+
+LOST_POWER = 77  # the exit code of a process whose power failed
+
+_real_time, _real_time_ns = time.time, time.time_ns
+
+
+class ChaosDisk(RecordingDisk):
+    """Records every change, always says that it has room, and may run out of it."""
+
+    space: int | None = None
+
+    def used_ratio(self, folder: Path) -> float:
+        return 0.1
+
+    def write(self, fd: int, data: bytes | bytearray | memoryview, at: int) -> None:
+        space = self.space
+        if space is not None:
+            if len(data) > space:
+                self.space = 0
+                super().write(fd, memoryview(data)[:space], at)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self.space = space - len(data)
+        super().write(fd, data, at)
+
+    def create(self, path: Path, size: int, *, reserve: bool = True) -> int:
+        if self.space is not None and reserve and size > self.space:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().create(path, size, reserve=reserve)
+
+    def end_power(self, seed: int, into: Path) -> None:
+        """Nothing is written from the moment this is called, and the process does not live to say anything else."""
+        with self._lock:
+            self.lose_power(into, random.Random(seed))
+            os._exit(LOST_POWER)
+
+
+class Clock:
+    """The wall clock of this process, which may be wrong."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+
+    def time(self) -> float:
+        return _real_time() + self.offset
+
+    def time_ns(self) -> int:
+        return _real_time_ns() + self.offset * 1_000_000_000
+
+
+def obey(disk: ChaosDisk, clock: Clock) -> None:
+    for line in sys.stdin:
+        match line.rstrip("\n").split(" ", 2):
+            case ["power", seed, folder]:
+                disk.end_power(int(seed), Path(folder))
+            case ["full", space]:
+                disk.space = int(space)
+            case ["free"]:
+                disk.space = None
+            case ["clock", seconds]:
+                clock.offset = int(seconds)
+            case other:
+                raise ValueError(other)
+
+
+def main(folder: Path, arguments: list[str]) -> int:
+    clock = Clock()
+    time.time, time.time_ns = clock.time, clock.time_ns
+    from pyromq.cli.servers import broker
+
+    folder.mkdir(parents=True, exist_ok=True)
+    disk = ChaosDisk(folder)
+    broker.Broker = functools.partial(broker.Broker, disk=disk)  # type: ignore[misc,assignment]
+    threading.Thread(target=obey, args=(disk, clock), daemon=True).start()
+    return broker.main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
