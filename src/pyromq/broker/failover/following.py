@@ -337,6 +337,8 @@ class _Feed(asyncio.Protocol):
         self._write(REPORT.pack(TRANSFER, self._following.whole_end))
 
     def _write(self, data: bytes) -> None:
+        if self._transport.is_closing():
+            return  # uvloop takes that for a mistake of ours; whoever looks after the connection hears of its end
         self._wrote_at = time.monotonic()
         self._following.wrote_at = time.time()
         self._transport.write(data)
