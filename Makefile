@@ -49,7 +49,7 @@ crash: setup ## Kill writers and check that what they acknowledged is there; min
 	$(PYTEST) -m crash -o faulthandler_timeout=0 $(ARGS)
 
 chaos: setup ## Break a group that fails over in every way; ARGS="--rounds 100 --seed 7 --faults stop -k three"; minutes.
-	$(PYTEST) tests/chaos -m chaos -n0 -o faulthandler_timeout=0 $(ARGS)
+	$(PYTEST) tests/chaos -m chaos -n0 -o faulthandler_timeout=0 --show-capture=no $(ARGS)
 
 etcd: setup ## Run controllers on a real etcd of one and three members; installs it where that is allowed.
 	@$(PYTHON) scripts/setup.py --etcd

@@ -89,11 +89,12 @@ def obey(disk: ChaosDisk, clock: Clock) -> None:
 def main(folder: Path, arguments: list[str]) -> int:
     clock = Clock()
     time.time, time.time_ns = clock.time, clock.time_ns
+    from pyromq.broker import Broker
     from pyromq.cli.servers import broker
 
     folder.mkdir(parents=True, exist_ok=True)
     disk = ChaosDisk(folder)
-    broker.Broker = functools.partial(broker.Broker, disk=disk)  # type: ignore[misc,assignment]
+    vars(broker)["Broker"] = functools.partial(Broker, disk=disk)
     threading.Thread(target=obey, args=(disk, clock), daemon=True).start()
     return broker.main(arguments)
 
