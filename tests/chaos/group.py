@@ -102,7 +102,7 @@ class Server:
         with self.log.open("a") as log:
             self.process = subprocess.Popen(  # noqa: ASYNC220 - it takes a millisecond
                 [sys.executable, *self._command, *more],
-                env=environment(self._home) | {"PYTHONPATH": str(REPOSITORY)} | prefix,
+                env=environment(self._home) | {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/src"} | prefix,
                 cwd=self._home,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,6 +67,7 @@ async def one_round(
     group: Group, load: Load, prefix: str, chance: random.Random, faults: list[Fault], tally: Tally
 ) -> None:
     """Load, faults, healing, checks."""
+    began = time.monotonic()
     before = await group.info()
     assert before is not None
     master = await group.whole()
@@ -93,6 +95,8 @@ async def one_round(
     if after is not None:
         tally.counts["fail-overs"] += after.master_epoch - before.master_epoch
     tally.violations += violations
+    what = ", ".join(fault.kind for fault in faults)
+    print(f"{prefix}: {time.monotonic() - began:.1f} s, {what}", flush=True)  # seen with -s
     assert not violations, "\n".join(violations[:20])
 
 

@@ -15,6 +15,7 @@ from pyromq.protocol.command import Command
 from pyromq.protocol.frame import encode
 from pyromq.remoting import split_address
 from pyromq.testing import Proxy
+from pyromq.testing.proxy import Way
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -67,6 +68,22 @@ async def test_a_paused_line_holds_everything_and_loses_nothing(proxy: Proxy, cl
         await connection.invoke(Command.request(ECHO), 0.05)
     waiting = asyncio.create_task(connection.invoke(Command.request(ECHO, body=b"late")))
     await asyncio.sleep(0.02)
+    proxy.resume()
+    assert (await waiting).body == b"late"
+
+
+@pytest.mark.parametrize("way", Way)
+async def test_a_line_can_be_silent_one_way(way: Way, proxy: Proxy, client: RemotingClient, server: RemotingServer):
+    connection = await client.connection(proxy.address)
+    await connection.invoke(Command.request(ECHO))
+    before = next(iter(server.connections)).received
+    proxy.pause(way)
+    waiting = asyncio.create_task(connection.invoke(Command.request(ECHO, body=b"late"), TOO_LONG))
+    if way is Way.BACK:
+        await eventually(lambda: next(iter(server.connections)).received > before)
+    await asyncio.sleep(0.02)
+    assert (next(iter(server.connections)).received > before) is (way is Way.BACK)
+    assert not waiting.done()
     proxy.resume()
     assert (await waiting).body == b"late"
 
