@@ -15,10 +15,12 @@ new file does not get its name before it gets the size it was made with.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyromq.errors import StoreNotWritable
@@ -98,7 +100,7 @@ class RecordingDisk(Disk):
         self._lock = threading.RLock()
         self._numbers: dict[tuple[int, int], int] = {}  # of live files, by device and inode
         self._next = 0
-        self._known: set[Path] = set()
+        self._known: dict[Path, tuple[int, int]] = {}  # files by their name, with device and inode
         folders = [self.root]
         while folders:
             folder = folders.pop()
@@ -168,32 +170,35 @@ class RecordingDisk(Disk):
                 return
             super().delete(path)
             self._numbers.pop((stat.st_dev, stat.st_ino), None)
-            self._known.discard(path)
+            self._known.pop(path, None)
             self.events.append(Deleted(path))
 
     def _number(self, fd: int) -> int:
         """The number of an open file. Files created without us become known here."""
         stat = os.fstat(fd)
         number = self._numbers.get((stat.st_dev, stat.st_ino))
-        if number is None:
+        # A file system gives the inode of a file that went without us to the next one; that one is empty at first.
+        if number is None or stat.st_size == 0:
             number = self._made(Path(f"/proc/self/fd/{fd}").resolve(), stat, b"")
         return number
 
     def _made(self, path: Path, stat: os.stat_result, content: bytes) -> int:
         number = self._next = self._next + 1
         self._numbers[stat.st_dev, stat.st_ino] = number
-        self._known.add(path)
+        self._known[path] = stat.st_dev, stat.st_ino
         self.events.append(Made(path, number, content))
         return number
 
     def _look(self, folder: Path) -> list[Path]:
-        """Record files in `folder` that were created or removed without us. Returns the folders in it."""
+        """Record files in `folder` that were created, replaced or removed without us. Returns the folders in it."""
         here = list(folder.iterdir())
         for path in here:
-            if path.is_file() and path not in self._known:
-                self._made(path, path.stat(), path.read_bytes())
+            with contextlib.suppress(FileNotFoundError):  # somebody else removes or renames it meanwhile
+                stat = path.stat()
+                if S_ISREG(stat.st_mode) and self._known.get(path) != (stat.st_dev, stat.st_ino):
+                    self._made(path, stat, path.read_bytes())
         for path in [path for path in self._known if path.parent == folder and path not in here]:
-            self._known.discard(path)
+            del self._known[path]
             self.events.append(Deleted(path))
         return [path for path in here if path.is_dir()]
 

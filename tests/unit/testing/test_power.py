@@ -131,6 +131,25 @@ def test_of_a_file_that_was_made_again_the_old_one_may_be_left(disk, root, made,
     assert after("a") == {(b"\0",), (None,), (b"\0\0",)}
 
 
+def replaced(disk: RecordingDisk, path: Path, text: bytes) -> None:
+    """Write a file anew, and put it in the place of the old one, as stores do with tables."""
+    new = path.with_suffix(".tmp")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    disk.write(fd, text, 0)
+    disk.sync(fd)
+    os.close(fd)
+    new.replace(path)
+    disk.sync_folder(path.parent)
+
+
+def test_a_file_that_replaced_another_is_safe_once_its_folder_was_synced(disk, root, after):
+    for number in range(4):
+        # Each gets the inode that one before it had.
+        replaced(disk, root / "a", b"a%d" % number)
+        replaced(disk, root / "b", b"b%d" % number)
+        assert after("a", "b", "a.tmp", "b.tmp") == {(b"a%d" % number, b"b%d" % number, None, None)}
+
+
 def test_what_is_there_at_the_beginning_is_safe(root, tmp_path):
     (root / "folder").mkdir()
     (root / "folder" / "a").write_bytes(b"old")
