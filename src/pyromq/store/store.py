@@ -42,7 +42,7 @@ from .queues.consume_queue_ext import extend
 from .queues.consume_queues import ConsumeQueues
 from .queues.queue_ends import QUEUE_ENDS
 from .read import Reader
-from .recovery import Recovery
+from .recovery import Recovery, first_record
 from .removal import Removal
 from .retention import plan_cleaning
 from .tags import TagsCodes, parse_delay_levels
@@ -411,6 +411,9 @@ class MessageStore:
     def _cut(self, end: int) -> None:
         confirmed = self._confirmed.offset
         self._confirmed.lift()
+        # What comes in place of these messages may be as old as they are, and a checkpoint tells old from new by their
+        # times: it must not promise that their entries are on disk. It goes back to where the last file begins.
+        self._appender.last_timestamp = self._first_time_before(end)
         # Whatever is being synced belongs to the log as it was.
         self._upkeep.finish(self._mark())
         if self.index is not None and self.index.last_update[1] >= end:
@@ -424,6 +427,12 @@ class MessageStore:
         self._newest = self._copy = None
         if confirmed is not None:
             self._confirmed.limit(min(confirmed, end), end)
+
+    def _first_time_before(self, end: int) -> int:
+        """The store time of the first message in the last file that begins before `end`; 0 if there is none."""
+        segment = next((segment for segment in reversed(self.log.segments) if segment.start < end), None)
+        first = None if segment is None else first_record(segment)
+        return 0 if first is None else first.store_timestamp
 
     def _begins_record(self, offset: int) -> bool:
         """Whether a record begins here, or a file."""
