@@ -23,14 +23,17 @@ ROLES = ("master", "slave")
 OF_A_BROKER = ("kill", "kill", "stop", "stop", "disk full", "clock jump")
 OF_A_LINE = ("reset", "cut", "silence", "silence there", "silence back", "delay", "break in a message")
 OF_THE_GROUP = ("kill of the controller", "stop of the controller", "rolling restart", "election by hand")
-# After these a broker lacks what it had, so they come first, when all brokers have everything, and without a fault that
-# takes away the brokers that still have it.
+OF_OTHERS = ("kill of the name server",)
+# After these a broker lacks what it had. So they come first, when all brokers have everything, and with nothing that
+# could take away the brokers that still have it: who loses all copies at once has lost them.
 LOSING = ("power failure", "replacement")
+BESIDE_LOSING = ("delay", "clock", "kill of the controller", "stop of the controller", "election by hand")
 
 KINDS = (
     *(f"{what} of the {role}" for what in OF_A_BROKER for role in ROLES),
     *(f"{what} on the {line} line of the {role}" for what in OF_A_LINE for line in LINES for role in ROLES),
-    *(group for group in OF_THE_GROUP for _ in range(4)),
+    *(what for what in OF_THE_GROUP for _ in range(4)),
+    *OF_OTHERS,
     *(f"{what} of the {role}" for what in LOSING for role in ROLES for _ in range(3)),
 )
 
@@ -42,11 +45,7 @@ class Fault:
     kind: str
     after: float
     lasts: float
-    seed: int
-
-    @property
-    def is_losing(self) -> bool:
-        return self.kind.startswith(LOSING)
+    seed: int  # of whatever else is left to chance
 
 
 def faults_of_round(chance: Random, kinds: list[str]) -> list[Fault]:
@@ -55,8 +54,7 @@ def faults_of_round(chance: Random, kinds: list[str]) -> list[Fault]:
     chosen = chance.sample(kinds, min(len(kinds), chance.choice((1, 1, 2, 2, 3))))
     losing = next((kind for kind in chosen if kind.startswith(LOSING)), None)
     if losing is not None:
-        # The others must live.
-        chosen = [losing, *(kind for kind in chosen if kind.startswith(("delay", "clock")))]
+        chosen = [losing, *(kind for kind in chosen if kind.startswith(BESIDE_LOSING))]
     for kind in dict.fromkeys(chosen):
         lasts = chance.uniform(0.2, 3.0)
         if kind.startswith("stop"):
@@ -77,21 +75,21 @@ async def happen(fault: Fault, group: Group, master: Member, tally: Tally) -> No
     slaves = [member for member in group.members if member is not master]
     slave = slaves[fault.seed % len(slaves)]
     member = slave if whom == "slave" else master
+    servers: dict[str, Server] = {"controller": group.controllers[0], "name server": group.namesrv}
+    victim = servers.get(whom, member)
     if line:
         await _on_line(what, getattr(member.lines, line.partition(" ")[0]), fault)
         return
     match what:
         case "kill":
-            victim: Server = group.controllers[0] if whom == "controller" else member
-            await victim.kill()
-            await asyncio.sleep(fault.lasts)
-            await victim.start()
+            async with victim.alone:
+                await victim.kill()
+                await asyncio.sleep(fault.lasts)
+                await victim.start()
         case "stop":
-            victim = group.controllers[0] if whom == "controller" else member
-            process = victim.process
-            victim.signal(signal.SIGSTOP)
-            await asyncio.sleep(fault.lasts)
-            if process is victim.process:
+            async with victim.alone:
+                victim.signal(signal.SIGSTOP)
+                await asyncio.sleep(fault.lasts)
                 victim.signal(signal.SIGCONT)
         case "disk full":
             member.order(f"full {fault.seed % 3000}")
@@ -103,18 +101,21 @@ async def happen(fault: Fault, group: Group, master: Member, tally: Tally) -> No
             await asyncio.sleep(fault.lasts)
             member.order("clock 0")
         case "power failure":
-            await member.lose_power(fault.seed)
-            await asyncio.sleep(fault.lasts / 3)
-            await member.start()
+            async with member.alone:
+                await member.lose_power(fault.seed)
+                await asyncio.sleep(fault.lasts / 3)
+                await member.start()
         case "replacement":
-            await member.kill()
-            await member.wipe()
-            await asyncio.sleep(fault.lasts / 3)
-            await member.start()
+            async with member.alone:
+                await member.kill()
+                await member.wipe()
+                await asyncio.sleep(fault.lasts / 3)
+                await member.start()
         case "rolling restart":
             for each in (*slaves, master):
-                await each.stop()
-                await each.start()
+                async with each.alone:
+                    await each.stop()
+                    await each.start()
         case "election by hand":
             if slave.id is not None:
                 await group.elect(slave.id)

@@ -91,7 +91,7 @@ class Server:
         self._command = command
         self._ready = ready
         self.process: subprocess.Popen[str] | None = None
-        self.is_stopped = False
+        self.alone = asyncio.Lock()  # for whoever kills it or lets it stand still
 
     @property
     def log(self) -> Path:
@@ -134,7 +134,8 @@ class Server:
         self.process.send_signal(number)
 
     def order(self, text: str) -> None:
-        assert self.process is not None
+        if self.process is None:
+            return  # it forgets such orders when it ends anyway
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(text + "\n")
