@@ -23,7 +23,8 @@ from pathlib import Path
 
 from pyromq.testing.power import RecordingDisk
 
-LOST_POWER = 77  # the exit code of a process whose power failed
+# The exit codes of a process whose power failed, and of one whose test has died.
+LOST_POWER, ORPHANED = 77, 78
 
 _real_time, _real_time_ns = time.time, time.time_ns
 
@@ -84,6 +85,7 @@ def obey(disk: ChaosDisk, clock: Clock) -> None:
                 clock.offset = int(seconds)
             case other:
                 raise ValueError(other)
+    os._exit(ORPHANED)  # whoever gave the orders is gone
 
 
 def main(folder: Path, arguments: list[str]) -> int:
