@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -128,22 +129,27 @@ async def _equal(group: Group) -> None:
     await until(lambda: unlike() is None, EQUAL_WITHIN, lambda: f"not equal: {unlike()}")
 
 
+def _short(what: object) -> str:
+    """`what`, with the ends of long bodies left out."""
+    return re.sub("x{8,}", "xx...", repr(what))
+
+
 def acknowledged_and_gone(records: Records, log: Log) -> list[str]:
     """Every acknowledged message lies where its broker said."""
     gone = []
     for each in records.acknowledged:
         stored = log.by_offset.get(each.log_offset)
         if stored is None or stored.body != each.body:
-            gone.append(f"acknowledged and gone: {each}; there is {stored}")
+            gone.append(f"acknowledged and gone: {_short(each)}; there is {_short(stored)}")
         elif stored.place.offset != each.offset:
-            gone.append(f"acknowledged as {each.offset} of its queue: {each}; it is {stored}")
+            gone.append(f"acknowledged as {each.offset} of its queue: {_short(each)}; it is {_short(stored)}")
     return gone
 
 
 def seen_and_gone(records: Records, log: Log) -> list[str]:
     """What a consumer saw is there, and still the same."""
     return [
-        f"consumed and gone: {body!r} at {place}; there is {log.by_place.get(place)!r}"
+        f"consumed and gone: {_short(Stored(place, body))}; there is {_short(log.by_place.get(place))}"
         for place, body in records.consumed.items()
         if log.by_place.get(place) != body
     ]
@@ -156,7 +162,7 @@ def out_of_order(records: Records) -> list[str]:
     for each in records.acknowledged:
         if each.topic == "plain":
             if each.offset <= last.get(each.queue_id, -1):
-                wrong.append(f"out of order: {each} after offset {last[each.queue_id]}")
+                wrong.append(f"out of order: {_short(each)} after offset {last[each.queue_id]}")
             last[each.queue_id] = each.offset
     return wrong
 
@@ -168,5 +174,5 @@ def taken_by_others(records: Records, epochs: list[tuple[int, int]], chosen: dic
     for each in records.acknowledged:
         epoch = epochs[bisect.bisect_right(starts, each.log_offset) - 1][0]
         if chosen[epoch] != each.broker:
-            wrong.append(f"{each} was acknowledged by {each.broker} in epoch {epoch} of {chosen[epoch]}")
+            wrong.append(f"{_short(each)} was acknowledged by {each.broker} in epoch {epoch} of {chosen[epoch]}")
     return wrong
