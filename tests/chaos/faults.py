@@ -27,7 +27,7 @@ OF_OTHERS = ("kill of the name server",)
 # After these a broker lacks what it had. So they come first, when all brokers have everything, and with nothing that
 # could take away the brokers that still have it: who loses all copies at once has lost them.
 LOSING = ("power failure", "replacement")
-BESIDE_LOSING = ("delay", "clock", "kill of the controller", "stop of the controller", "election by hand")
+BESIDE_LOSING = ("delay", "clock", "kill of the controller", "stop of the controller")
 
 KINDS = (
     *(f"{what} of the {role}" for what in OF_A_BROKER for role in ROLES),
