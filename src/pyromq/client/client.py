@@ -25,6 +25,7 @@ from pyromq.remoting.tls import client_context
 from . import identity
 from .calls import BrokerCalls
 from .hooks import HookList
+from .master_watch import MasterWatch
 from .members import ConsumerMember, ProducerMember
 from .name_server_addresses import configured
 from .names import Namespace
@@ -286,6 +287,8 @@ class Client:
 
     def closed(self, connection: Connection, reason: CloseReason) -> None:
         self._fresh.discard(connection.context)
+        if self._state is _State.RUNNING:
+            self._masters.lost(connection.context)
 
     # Inside
 
@@ -331,8 +334,15 @@ class Client:
             ssl_context=_ssl_context(self._tls),
         )
         self.name_servers = NameServers(self.remoting, self._configured_addresses)
-        self.routes = Routes(self.name_servers, self.tasks, timeout=self.api_timeout, changed=self._route_changed)
+        self.routes = Routes(
+            self.name_servers,
+            self.tasks,
+            timeout=self.api_timeout,
+            changed=self._route_changed,
+            master_changed=self._master_changed,
+        )
         self.calls = BrokerCalls(self.remoting, self.api_timeout, vip_channel=self._vip_channel)
+        self._masters = MasterWatch(self.routes, self.tasks, self._is_connected, self.api_timeout)
 
     def _rpc_hooks(self) -> list[RemotingHook]:
         hooks: list[RemotingHook] = list(HookList(self.hooks).rpc_hooks())
@@ -382,6 +392,13 @@ class Client:
         for member in self._members():
             if topic in member.topics():
                 member.route_changed(topic)
+
+    def _master_changed(self, address: str) -> None:
+        """A new master does not know our producers, and must not ask others about their transactions."""
+        self.tasks.once(self.heartbeat([address]), f"greet master {address}")
+
+    def _is_connected(self, address: str) -> bool:
+        return self.remoting.open_connection(address) is not None
 
     async def _scheduled_heartbeat(self) -> None:
         self.routes.drop_offline()

@@ -12,6 +12,7 @@ know while name servers are away. Topic names are those on the wire.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -51,6 +52,8 @@ BROKER_NOT_FOUND = 10003
 
 # Most queues of one topic, over all brokers. Real ones have a few hundred; absurd numbers are refused.
 _MAX_QUEUES = 1 << 20
+# A route that has just been asked for need not be asked for again.
+_SOONEST = 0.05
 _STATIC_TOPIC = b'"topicQueueMappingByBroker":{"'
 
 
@@ -63,7 +66,10 @@ class PublishInfo:
 
 
 class Routes:
-    """The routes of a client. `changed` is called with a topic after its route changed."""
+    """The routes of a client. `changed` is called with a topic after its route changed.
+
+    `master_changed` is called with the address of a new master that has taken the place of another.
+    """
 
     def __init__(
         self,
@@ -72,11 +78,13 @@ class Routes:
         *,
         timeout: float = 3.0,
         changed: Callable[[str], None] | None = None,
+        master_changed: Callable[[str], None] | None = None,
     ) -> None:
         self._name_servers = name_servers
         self._tasks = tasks
         self._timeout = timeout
         self._changed = changed
+        self._master_changed = master_changed
         self._routes: dict[str, TopicRouteData] = {}
         # Routes of topics that do not exist yet, made from the template; kept apart, since no one can read from them.
         self._guessed: dict[str, TopicRouteData] = {}
@@ -85,6 +93,8 @@ class Routes:
         self._brokers: dict[str, dict[int, str]] = {}
         self._unreachable: set[str] = set()
         self._fetches: dict[str, asyncio.Task[TopicRouteData | None]] = {}
+        self._looked_at: dict[str, float] = {}
+        self._replicated: set[str] = set()
 
     # Routes
 
@@ -126,6 +136,7 @@ class Routes:
     def forget(self, topic: str) -> None:
         """Forget `topic`."""
         self._forget_guess(topic)
+        self._looked_at.pop(topic, None)
         self._routes.pop(topic, None)
         self._publish.pop(topic, None)
         self._subscribe.pop(topic, None)
@@ -242,6 +253,36 @@ class Routes:
         error.retriable = True
         raise error
 
+    def may_change_master(self, broker_name: str) -> bool:
+        """Whether this group has, or had, brokers that can become master when the master is gone."""
+        return broker_name in self._replicated
+
+    def led_by(self, address: str) -> list[tuple[str, str]]:
+        """The groups whose master is at `address`, each with a topic that it has."""
+        found = {}
+        for topic, route in self._routes.items():
+            for broker in route.broker_datas:
+                if self.master(broker.broker_name) == address:
+                    found[broker.broker_name] = topic
+        return list(found.items())
+
+    def awaits_master(self, topic: str) -> bool:
+        """Whether a group with queues of `topic` has brokers, but no master."""
+        route = self._routes.get(topic)
+        return route is not None and any(
+            broker.broker_addrs and MASTER_ID not in broker.broker_addrs for broker in route.broker_datas
+        )
+
+    async def look_again(self, topic: str, timeout: float) -> None:
+        """Ask for the route of `topic`, unless that was done a moment ago. Never raises: the old one stays."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_at.get(topic, -_SOONEST) < _SOONEST:
+            return
+        self._looked_at[topic] = now
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._refresh_or_log(topic)
+
     def brokers_of(self, topic: str) -> list[str]:
         """The names of the brokers known to have `topic`."""
         route = self._routes.get(topic)
@@ -348,6 +389,13 @@ class Routes:
             # One that was gone from its route and is in it again has come back.
             self._unreachable -= set(broker.broker_addrs.values()) - set(before.values())
             self._brokers[broker.broker_name] = dict(broker.broker_addrs)
+            master = broker.broker_addrs.get(MASTER_ID)
+            if before and master not in (None, before.get(MASTER_ID)):
+                logger.info("broker %s: its master is %s now", broker.broker_name, master)
+                if self._master_changed is not None:
+                    self._master_changed(master)
+            if broker.broker_addrs.keys() - {MASTER_ID}:
+                self._replicated.add(broker.broker_name)
 
     def _where(self) -> str:
         return f"name server {', '.join(self._name_servers.addresses)}"

@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pyromq.errors import PyroMQError, RemoteProtocolError, RouteNotFound
+from pyromq.errors import ConnectionLost, PyroMQError, RemoteProtocolError, RouteNotFound, ServiceNotAvailable
 from pyromq.protocol.bodies.offsets import ResetOffsetBody
 from pyromq.settings.files import replace_file
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TIMEOUT = 5.0
+# Seconds between attempts to commit while a group changes its master.
+_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
 class ReadFrom(Enum):
@@ -118,11 +120,23 @@ class BrokerOffsetStore(_Memory):
 
     async def persist(self, queue: MessageQueue, *, wait: bool = False) -> None:
         offset = self._offsets.get(queue)
-        if offset is not None:
+        if offset is None:
+            return
+        routes = self._client.routes
+        for pause in (*_PAUSES, None):
             address = await self._address(queue)
-            await self._client.calls.update_offset(
-                address, self._group, queue, offset, oneway=not wait, timeout=_TIMEOUT
-            )
+            try:
+                await self._client.calls.update_offset(
+                    address, self._group, queue, offset, oneway=not wait, timeout=_TIMEOUT
+                )
+            except (ConnectionLost, ServiceNotAvailable):
+                if pause is None or not routes.may_change_master(queue.broker_name):
+                    raise
+            else:
+                return
+            await routes.look_again(queue.topic, _TIMEOUT)
+            if routes.master(queue.broker_name) in (None, address):
+                await asyncio.sleep(pause)
 
     async def persist_all(self, owned: Collection[MessageQueue], *, wait: bool = False) -> None:
         for queue in self._offsets.keys() - owned:

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyromq.errors import BrokerError, FlowControl, PyroMQError
+from pyromq.errors import BrokerError, ConnectionLost, FlowControl, PyroMQError, RouteNotFound
 from pyromq.protocol import sysflag
 from pyromq.protocol.headers import PullMessage
 
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 RECHECK = 0.05
 AFTER_FLOW_CONTROL = 0.02
 AFTER_ERROR = 1.0
+NO_MASTER = 0.1  # its group may have another master in a moment
 AFTER_NO_START = 3.0
 # A broker holds a pull that finds nothing. If it answers at once without progress, do not ask in a tight loop.
 NOTHING_GAINED = 0.02
@@ -209,10 +210,15 @@ class PollReader:
             if self._client.routes.has_another(self.queue, exc):
                 logger.warning("%s: pull of %s failed: %s; asking another broker", self._group, self.queue, exc)
                 return
-            logger.warning("%s: pull of %s failed: %s; retrying in %g s", self._group, self.queue, exc, AFTER_ERROR)
+            pause = AFTER_ERROR
+            routes = self._client.routes
+            if isinstance(exc, (ConnectionLost, RouteNotFound)) and routes.may_change_master(self.queue.broker_name):
+                await routes.look_again(self.queue.topic, AFTER_ERROR)
+                pause = NO_MASTER
+            logger.warning("%s: pull of %s failed: %s; retrying in %g s", self._group, self.queue, exc, pause)
             if isinstance(exc, BrokerError) and exc.code in _UNKNOWN_SUBSCRIPTION:
                 await self._client.heartbeat([exc.address])
-            await asyncio.sleep(AFTER_ERROR)
+            await asyncio.sleep(pause)
         else:
             if self.process_queue.dropped:
                 return

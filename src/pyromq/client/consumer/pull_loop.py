@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyromq.errors import BrokerError, FlowControl, PyroMQError
+from pyromq.errors import BrokerError, ConnectionLost, FlowControl, PyroMQError, RouteNotFound
 from pyromq.protocol import sysflag
 from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.headers import PullMessage
@@ -38,6 +38,7 @@ PULL_TIMEOUT = 30.0
 # Seconds to wait before the next try, and why.
 NO_ROOM = 0.05
 NOT_NOW = 1.0  # paused, not locked, nothing subscribed, or the broker could not be asked
+NO_MASTER = 0.1  # its group may have another master in a moment
 REFUSED_FOR_NOW = 0.02
 
 _MIB = 1024 * 1024
@@ -233,8 +234,12 @@ class PullLoop:
         if not self._failing:  # one line when it starts, and one when it ends
             logger.warning("%s: cannot pull %s: %s; trying every %g s", self._puller.group, self._queue, error, NOT_NOW)
             self._failing = True
-        if not self._puller.locking and self._puller.client.routes.has_another(self._queue, error):
+        routes = self._puller.client.routes
+        if not self._puller.locking and routes.has_another(self._queue, error):
             return 0.0
+        if isinstance(error, (ConnectionLost, RouteNotFound)) and routes.may_change_master(self._queue.broker_name):
+            await routes.look_again(self._queue.topic, NOT_NOW)
+            return NO_MASTER
         if isinstance(error, BrokerError) and error.code in _TELL_FIRST:
             await self._puller.client.heartbeat([error.server])
         return NOT_NOW

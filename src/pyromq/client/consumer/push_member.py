@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from ..client import Client
     from ..producer.send_result import SendResult
-    from ..tasks import Supervised
+    from ..tasks import Periodic, Supervised
     from .consume_stats import TopicStats
     from .consumer_settings import ConsumerSettings
     from .handlers import Handler, Predicate
@@ -135,6 +135,7 @@ class PushMember:
             on_error=settings.on_error,
         )
         self._tasks = Tasks(f"consumer {self.group}")
+        self._lock_refresh: Periodic | None = None
         self._locks = QueueLocks(client, self.group) if settings.ordered and not settings.broadcast else None
         self._pulls: dict[MessageQueue, Supervised] = {}
         # Only one task at a time may change the owned queues.
@@ -230,7 +231,7 @@ class PushMember:
         tasks.every("offsets", interval, interval, self._persist)
         tasks.every("statistics", SAMPLE_EVERY, SAMPLE_EVERY, self._sample)
         if self._locks is not None:
-            tasks.every("locks", FIRST_REFRESH, REFRESH, self._refresh_locks)
+            self._lock_refresh = tasks.every("locks", FIRST_REFRESH, REFRESH, self._refresh_locks)
         self._membership.rebalance = tasks.every("rebalance", 0.0, self._rebalance_period, self._rebalance_once)
 
     async def _find_route(self, topic: str) -> None:
@@ -412,6 +413,8 @@ class PushMember:
 
     def route_changed(self, topic: str) -> None:
         self.wake_rebalance()
+        if self._lock_refresh is not None:
+            self._lock_refresh.wake()  # a new master knows nothing of our locks
 
     def heartbeat_data(self) -> ConsumerData:
         return self._membership.heartbeat_data()

@@ -126,7 +126,7 @@ class Submitted:
             if isinstance(outcome, SendResult):
                 verdict = attempts.stored(broker, outcome)
             else:
-                verdict = sender.failed(attempts, self.form, outcome)
+                verdict = sender.failed(attempts, self.form, outcome, pipelined=True)
         except PyroMQError as exc:
             self._end(None, exc)
             return

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 _now = time.monotonic
 
+# Seconds between two questions for the route of a topic that has no master.
+_NO_MASTER_PAUSE = 0.1
+
 
 class Target:
     """A topic, ready for sending. `topic` is its wire name."""
@@ -117,13 +120,24 @@ class Sender:
         """A topic to send to. Raises InvalidMessage for an impossible name, or why no broker was found."""
         wire = self._client.namespace.wrap(topic)
         check_topic_for_send(wire)
-        info = await self._routes.publish_info(wire, self.settings.default_queues, timeout)
+        info = await self._publish_info(wire, timeout)
         known = self._targets.get(topic)
         if known is None or known.info is not info:
             # Even after the queues of a topic changed, the next message goes to the next of them.
             start = None if known is None else known.turns.position
             known = self._targets[topic] = Target(wire, info, self._form, start)
         return known
+
+    async def _publish_info(self, topic: str, timeout: float) -> PublishInfo:
+        """Where to send, waiting for a master where a group is about to have one."""
+        deadline = _now() + timeout
+        while True:
+            try:
+                return await self._routes.publish_info(topic, self.settings.default_queues, max(deadline - _now(), 0.0))
+            except RouteNotFound:
+                if not self._routes.awaits_master(topic) or _now() + _NO_MASTER_PAUSE >= deadline:
+                    raise
+            await asyncio.sleep(_NO_MASTER_PAUSE)
 
     def choose(self, target: Target, last_broker: str | None = None) -> Form:
         """The next queue, on a different broker than the last one if possible."""
@@ -154,8 +168,11 @@ class Sender:
         while True:
             if form is None:
                 form = self.choose(target, attempts.last_broker)
+            if attempts.tried and attempts.has_failed_at(form.broker):
+                await self._await_master(form, attempts)
             began = _now()
             limit = attempts.begin(began)
+            attempts.address = self._routes.master(form.broker)
             try:
                 result = await self._attempt(outgoing, form, limit)
             except FAILURES as exc:
@@ -281,12 +298,25 @@ class Sender:
         if address is not None:
             self.remoting.leave(self._calls.vip(address) if self._vip else address, connection)
 
-    def failed(self, attempts: Attempts, form: Form, error: PyroMQError) -> SendResult | None:
+    async def _await_master(self, form: Form, attempts: Attempts) -> None:
+        """An attempt at this group failed: see whether it has another master by now, or give it time for that."""
+        if not self._routes.may_change_master(form.broker):
+            return
+        if self._routes.master(form.broker) in (None, attempts.address):
+            await self._routes.look_again(form.queue.topic, attempts.left(_now()))
+        if self._routes.master(form.broker) in (None, attempts.address):
+            await asyncio.sleep(attempts.pause(_now()))
+
+    def failed(
+        self, attempts: Attempts, form: Form, error: PyroMQError, *, pipelined: bool = False
+    ) -> SendResult | None:
+        """What to do after an attempt failed. `pipelined`: more may be on its way to the same queue, in this order."""
         now = _now()
         # A broker without an address was not asked, so it did not fail.
         if self.faults is not None and not attempts.only and not isinstance(error, RouteNotFound):
             self.faults.failed(form.broker, now, refused=isinstance(error, BrokerError))
-        return attempts.failed(form.broker, error, now)
+        may_change = not (pipelined and attempts.only) and self._routes.may_change_master(form.broker)
+        return attempts.failed(form.broker, error, now, may_change_master=may_change)
 
     def connection(self, form: Form) -> Connection | None:
         """An open connection to the broker, if there is one."""
