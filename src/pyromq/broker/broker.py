@@ -8,7 +8,7 @@ import ipaddress
 import logging
 import socket
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyromq.errors import ConfigError, LocalProtocolError, StoreError
 from pyromq.protocol.ids import encode_host
@@ -26,7 +26,7 @@ from .ports import Ports
 from .send import message_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from pyromq.remoting import CloseReason, Connection
     from pyromq.settings import Settings
@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 # Seconds to tell the name servers that the broker is leaving, before it answers held pulls.
 _HEARD = 0.5
+# Seconds for a master that stops to become a slave of another.
+_HAND_OVER = 3.0
 # Seconds for requests in progress to finish when the broker stops.
 _FINISH = 3.0
 
@@ -185,6 +187,7 @@ class Broker(Service):
         await _in_thread(member.load)
         async with asyncio.TaskGroup() as tasks:
             keeping: asyncio.Task[None] | None = None
+            is_stopping = False
             try:
                 while True:
                     over = member.begin_role()
@@ -192,8 +195,14 @@ class Broker(Service):
                     await self._begin(assembled(member), ports)
                     if keeping is None:
                         keeping = tasks.create_task(member.run(), name="keep a role")
-                    await self._serve(self._begun, ports, listening, over)
+                    may_hand_over = member.is_master and not is_stopping
+                    is_stopping |= await self._serve(
+                        self._begun, ports, listening, over, member.hand_over if may_hand_over else None
+                    )
                     listening = None
+                    if is_stopping:
+                        # It leaves as a slave, which passes on what clients still send it.
+                        _this_task().cancel()
                     ports.hold()
                     await self._begun.close()
             finally:
@@ -206,9 +215,14 @@ class Broker(Service):
         ports: Ports,
         listening: Callable[[], None] | None,
         over: asyncio.Event | None = None,
-    ) -> None:
-        """Serve until cancelled, and then leave in order; or until the time of these parts is `over`."""
+        hand_over: Callable[[], Awaitable[bool]] | None = None,
+    ) -> bool:
+        """Serve until cancelled, and then leave in order; or until the time of these parts is `over`.
+
+        If somebody else takes over when it is cancelled, its time is over, too, and this returns True.
+        """
         over = over or asyncio.Event()
+        is_stopping = False
         async with asyncio.TaskGroup() as tasks:
             services = [tasks.create_task(service, name=name) for name, service in parts.services()]
             registering: asyncio.Task[None] | None = None
@@ -218,7 +232,12 @@ class Broker(Service):
                     registering = tasks.create_task(parts.registration.run(), name="register")
                 if listening is not None:
                     listening()
-                await over.wait()
+                try:
+                    await over.wait()
+                except asyncio.CancelledError:
+                    if hand_over is None or not await _despite_cancellation(hand_over(), _HAND_OVER):
+                        raise
+                    is_stopping = True
             finally:
                 if over.is_set():
                     parts.depose()
@@ -231,6 +250,7 @@ class Broker(Service):
                     tasks_to_end = services
                 for task in tasks_to_end:
                     task.cancel()
+        return is_stopping
 
     async def _leave(self, parts: Parts, ports: Ports, registering: asyncio.Task[None] | None, drain: float) -> None:
         """Tell the name servers, serve clients that have not noticed, then refuse new and finish open requests."""
@@ -276,6 +296,26 @@ class Broker(Service):
         if self._parts is not None:
             self._parts.tables.clients.closed(connection)
         self._connection_closed.set()
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+async def _despite_cancellation(work: Awaitable[bool], timeout: float) -> bool:
+    """Do `work` in a task that has just been cancelled, and take that back if it succeeds."""
+    task = _this_task()
+    # Time limits do not work in a cancelled task.
+    task.uncancel()
+    done = False
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            done = await work
+    if not done:
+        task.cancel()
+    return done
 
 
 async def _unless(over: asyncio.Event, work: Coroutine[None, None, None]) -> None:

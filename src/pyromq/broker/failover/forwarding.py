@@ -24,6 +24,10 @@ FORWARDED = (
     RequestCode.SEND_BATCH_MESSAGE,
     RequestCode.CONSUMER_SEND_MSG_BACK,
     RequestCode.END_TRANSACTION,
+    # A slave could keep these, but nobody would ever ask it for them.
+    RequestCode.UPDATE_CONSUMER_OFFSET,
+    RequestCode.LOCK_BATCH_MQ,
+    RequestCode.UNLOCK_BATCH_MQ,
 )
 
 _PATIENCE = 3.0

@@ -93,6 +93,10 @@ class Member:
         """Have a role, and renew it, until cancelled."""
         await self.membership.run()
 
+    async def hand_over(self) -> bool:
+        """Let another broker be master, before this one stops. Returns whether that is so."""
+        return await self.membership.hand_over() and self._over.is_set()
+
     # Roles
 
     def begin_role(self) -> asyncio.Event:

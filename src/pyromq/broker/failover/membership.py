@@ -134,6 +134,20 @@ class Membership:
         self.lease.void("this broker is stopping")
         await self.controllers.leave()
 
+    async def hand_over(self) -> bool:
+        """Let another broker be master that has every acknowledged message. Returns whether this one is a slave now."""
+        role = self.role
+        if role is None or not self.is_master or not self.lease.is_valid():
+            return False
+        for broker_id in sorted(role.in_sync.members - {role.master_id}):
+            try:
+                await self._elect(broker_id)
+            except (OSError, PyroMQError) as exc:
+                logger.warning("not handed over to broker %d: %s", broker_id, exc)
+            if not self.is_master:
+                return True
+        return False
+
     async def alter_in_sync(self, members: Collection[int]) -> InSyncSet:
         """Have the controller record another in-sync set. It is taken like any other, and returned.
 
@@ -277,15 +291,15 @@ class Membership:
             f"this broker was master of epoch {known} before it crashed; waiting until the controller has chosen anew"
         )
 
-    async def _elect(self) -> None:
-        """1002: see that the group has a master."""
+    async def _elect(self, chosen: int | None = None) -> None:
+        """1002: see that the group has a master; the `chosen` broker, if that can be it."""
         assert self.broker_id is not None
         config = self._live.config
         header = ElectMaster(
             cluster_name=config.cluster_name,
             broker_name=config.broker_name,
-            broker_id=self.broker_id,
-            designate_elect=False,
+            broker_id=self.broker_id if chosen is None else chosen,
+            designate_elect=chosen is not None,
             invoke_time=_now(),
         )
         reply = await self.controllers.ask(Command.request(RequestCode.CONTROLLER_ELECT_MASTER, header))
