@@ -37,7 +37,7 @@ from .processors import BrokerProcessors, GroupProcessors
 from .requests import RULES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Hashable
+    from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 
     from pyromq.remoting import Processor
     from pyromq.settings import Settings
@@ -57,8 +57,14 @@ class Controller(Service):
     Who is alive is known from heartbeats only; all else was decided, and survives a restart.
     """
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises ConfigError for settings that no controller can have."""
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        elected: Callable[[Group], None] | None = None,
+    ) -> None:
+        """Raises ConfigError for settings that no controller can have. `elected` is told of every new master."""
         check_settings(settings)
         self._settings = LiveSettings(settings)
         self._clock = SteadyClock(clock)
@@ -66,6 +72,14 @@ class Controller(Service):
         self._liveness = Liveness()
         self._server: RemotingServer | None = None
         self._elections: Elections | None = None
+        self._elected = elected
+        self._known: Decisions | None = None
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """What is decided about each group, by broker name."""
+        assert self._known is not None, "the controller is not running"
+        return self._known.groups
 
     @property
     def port(self) -> int:
@@ -114,7 +128,7 @@ class Controller(Service):
             me = Peer(self._me.id, f"{host}:{server.port}")
             self._peers = [me if peer == self._me else peer for peer in self._peers]
             self._me = me
-            decisions = self._decisions()
+            decisions = self._known = self._decisions()
             async with RemotingClient(tls=tls) as client, _kept(decisions) as keeping:
                 notices = RoleNotices(client, self._settings)
                 turns = Turns(decisions)
@@ -170,6 +184,8 @@ class Controller(Service):
     def _tell(self, notices: RoleNotices) -> Callable[[Group], None]:
         def tell(group: Group) -> None:
             notices.post(group, self._liveness.standings(group.cluster, group.name, self._clock()))
+            if self._elected is not None:
+                self._elected(group)
 
         return tell
 

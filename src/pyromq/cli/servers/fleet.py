@@ -16,7 +16,7 @@ from pyromq.errors import ConfigError
 from pyromq.remoting.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,12 @@ class Fleet(Service):
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
-        self._processes: set[asyncio.subprocess.Process] = set()
+        self._processes: dict[asyncio.subprocess.Process, str] = {}
+        self._supervisors: dict[str, asyncio.Task[None]] = {}
+
+    def pids(self) -> dict[str, int]:
+        """The processes of members that have booted, by name."""
+        return {name: process.pid for process, name in self._processes.items()}
 
     def reload(self) -> None:
         """Make every member reload."""
@@ -57,13 +62,21 @@ class Fleet(Service):
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
 
+    async def stop(self, names: Collection[str]) -> None:
+        """Stop those of its members that have these names, before the others."""
+        ending = [task for name, task in self._supervisors.items() if name in names]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         loop = asyncio.get_running_loop()
         booted = {member.name: loop.create_future() for member in self._members}
-        supervisors = [
-            asyncio.create_task(self._supervise(member, booted[member.name]), name=member.name)
+        self._supervisors = {
+            member.name: asyncio.create_task(self._supervise(member, booted[member.name]), name=member.name)
             for member in self._members
-        ]
+        }
+        supervisors = self._supervisors.values()
         try:
             await asyncio.gather(*booted.values())
             if listening is not None:
@@ -97,12 +110,12 @@ class Fleet(Service):
             async for line in process.stdout:
                 if _BOOTED in line:
                     # Before that it has no handlers, and the signal would kill it.
-                    self._processes.add(process)
+                    self._processes[process] = member.name
                     if not booted.done():
                         booted.set_result(None)
             return await process.wait()
         finally:
-            self._processes.discard(process)
+            self._processes.pop(process, None)
             # In a task of its own: this one may be cancelled, and time limits do not work in a cancelled task.
             await asyncio.create_task(_end(process), name=f"end {member.name}")
 

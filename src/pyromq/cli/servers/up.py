@@ -19,15 +19,17 @@ from pyromq.broker.config import CONFIGS as BROKER_CONFIGS
 from pyromq.broker.config import BrokerConfig
 from pyromq.controller.config import CONFIGS as CONTROLLER_CONFIGS
 from pyromq.controller.config import PORT as CONTROLLER_PORT
-from pyromq.errors import PyroMQError
+from pyromq.errors import ConfigError, PyroMQError
 from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
 from pyromq.namesrv.config import NamesrvConfig
 from pyromq.remoting import ServerConfig, join_address, split_address
 from pyromq.remoting.addresses import is_loopback
 from pyromq.settings import Assignment, environment_name, options_of
+from pyromq.store.config import StoreConfig
 
 from . import logs, serving
 from .fleet import Fleet, Member
+from .groups import IDENTITY_FILE, GroupMember, Groups
 from .systemd import Systemd
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # A broker also takes the port two below its own, and the one above.
 PORTS_APART = 10
 MOST_REPLICAS = 9
+NAMESRV_PORT = 9876
+LAST_PORT = 65535
 
 # Defaults that suit a laptop.
 _DEFAULTS = {
@@ -72,7 +76,9 @@ def up(
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="Use a temporary data directory, deleted at exit.")
     ] = False,
-    namesrv_port: Annotated[int, typer.Option(metavar="P", help="Port of the name server.", min=0, max=65535)] = 9876,
+    namesrv_port: Annotated[
+        int, typer.Option(metavar="P", help="Port of the name server.", min=0, max=LAST_PORT)
+    ] = NAMESRV_PORT,
     broker_port: Annotated[int, typer.Option(metavar="P", help="Port of the broker.", min=0, max=65534)] = 10911,
     listen: Annotated[
         str, typer.Option(metavar="HOST", help="Address to listen on; 0.0.0.0 lets other machines connect.")
@@ -93,6 +99,10 @@ def up(
             metavar="N", help="Number of slaves per broker; each is a separate process.", min=0, max=MOST_REPLICAS
         ),
     ] = 0,
+    failover: Annotated[
+        bool,
+        typer.Option("--failover", help="Let a slave become master when the master dies; needs --replicas 1 or more."),
+    ] = False,
     log_level: Annotated[logs.LogLevel, typer.Option(help="Log level.")] = logs.LogLevel.warning,
     log_format: Annotated[logs.LogFormat, typer.Option(help="Log format.")] = logs.LogFormat.text,
     log_dir: Annotated[
@@ -123,8 +133,10 @@ def up(
                 advertise=advertise,
                 brokers=brokers,
                 replicas=replicas,
+                failover=failover,
                 arguments=tuple(properties or ()),
             )
+            plan.check()
             remoting.run(_run(plan, log))
     except PyroMQError as exc:
         raise serving.failure("up", exc, FAILED) from exc
@@ -135,13 +147,24 @@ class Plan:
     """What to start, and where; works out the settings of each part."""
 
     data: Path
-    namesrv_port: int = 9876
+    namesrv_port: int = NAMESRV_PORT
     broker_port: int = 10911
     listen: str = LOOPBACK
     advertise: str | None = None
     brokers: int = 1
     replicas: int = 0
+    failover: bool = False
     arguments: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raise ConfigError for what cannot work, or would hide messages."""
+        if self.failover and not self.replicas:
+            raise ConfigError("--failover needs a slave that can take over: add --replicas 1 or more")
+        if not self.failover and any(self.data.glob(f"broker-?/{IDENTITY_FILE}")):
+            raise ConfigError(
+                f"{self.data} belongs to brokers that fail over, and the newest messages may be with any of them: "
+                "add --failover, with --replicas as before"
+            )
 
     @property
     def host(self) -> str:
@@ -160,22 +183,31 @@ class Plan:
         return _with(settings, own)
 
     def controller(self) -> Settings | None:
-        """The settings of the controller beside the name server; None without `enableControllerInNamesrv`."""
-        if not self.name_server()[NamesrvConfig].enable_controller:
+        """The settings of the controller beside the name server; None unless it is needed or asked for."""
+        if not self.failover and not self.name_server()[NamesrvConfig].enable_controller:
             return None
         folder = self.data / "controller"
         settings = controller.load_settings(environ=_environ(), arguments=_known_to(CONTROLLER_CONFIGS, self.arguments))
         own = {
             "bindAddress": self.listen,
-            # Where the system chooses the name server's port, it chooses this one, too.
-            "controllerDLegerPeers": f"n0-{join_address(self.host, CONTROLLER_PORT if self.namesrv_port else 0)}",
+            "controllerDLegerPeers": f"n0-{join_address(self.host, self._controller_port)}",
             "controllerStorePath": str(folder),
             "configStorePath": str(folder / "controller.properties"),
         }
         return _with(settings, own)
 
-    def broker(self, number: int, namesrv_port: int, first_port: int, slave: int = 0) -> Settings:
+    @property
+    def _controller_port(self) -> int:
+        """As far from the name server's as by default; where the system chooses that one, it chooses this one, too."""
+        port = self.namesrv_port + CONTROLLER_PORT - NAMESRV_PORT
+        return port if self.namesrv_port and port <= LAST_PORT else 0
+
+    def broker(
+        self, number: int, namesrv_port: int, first_port: int, slave: int = 0, *, controller: str = ""
+    ) -> Settings:
         """The settings of a broker or of one of its slaves; the first broker has number 0 and `first_port`.
+
+        With the address of a `controller`, that decides which of them is master.
 
         Its file holds changes made during earlier runs; they apply unless overridden here.
         """
@@ -189,7 +221,8 @@ class Plan:
             namesrv_addr=join_address(reached_by(self.name_server()[ServerConfig].bind_address), namesrv_port),
         )
         own = {
-            "listenPort": str(first_port + (slave * self.brokers + number) * PORTS_APART),
+            # Where the system chooses the first port, it chooses all of them.
+            "listenPort": str(first_port and first_port + (slave * self.brokers + number) * PORTS_APART),
             "bindAddress": self.listen,
             "brokerName": f"broker-{LETTERS[number]}",
             "storePathRootDir": str(folder),
@@ -199,7 +232,11 @@ class Plan:
         }
         if slave:
             master = self.broker(number, namesrv_port, first_port)[BrokerConfig]
-            own |= {"brokerRole": "SLAVE", "brokerId": str(slave), "brokerName": master.broker_name}
+            own |= {"brokerName": master.broker_name}
+            if not controller:
+                own |= {"brokerRole": "SLAVE", "brokerId": str(slave)}
+        if controller:
+            own |= {"enableControllerMode": "true", "controllerAddr": controller}
         settings = _with(settings, own, also_over_arguments=number > 0 or slave > 0)
         open_keys = {key: text for key, text in _DEFAULTS.items() if settings.origin(key) == "default"}
         return _with(settings, open_keys)
@@ -216,17 +253,31 @@ class Plan:
             for slave in range(1, self.replicas + 1)
         ]
 
+    def group_members(self, namesrv_port: int, controller: str, log: list[str]) -> list[GroupMember]:
+        """All brokers of groups that fail over, as processes."""
+        members = []
+        for number in range(self.brokers):
+            for replica in range(self.replicas + 1):
+                settings = self.broker(number, namesrv_port, self.broker_port, replica, controller=controller)
+                process = self._process(self._name(number, replica), settings, log)
+                folder = Path(settings[StoreConfig].root)
+                members.append(GroupMember(settings[BrokerConfig].broker_name, folder, process))
+        return members
+
     def _member(self, number: int, slave: int, namesrv_port: int, first_port: int, log: list[str]) -> Member:
+        return self._process(self._name(number, slave), self.broker(number, namesrv_port, first_port, slave), log)
+
+    def _process(self, name: str, settings: Settings, log: list[str]) -> Member:
         """A broker as a process. Settings go through the environment, which keeps passwords private."""
-        settings = self.broker(number, namesrv_port, first_port, slave)
         environ = {environment_name(key): text for key, text in settings.items() if settings.origin(key) != "default"}
-        name = self._name(number, slave)
         arguments = ["-m", "pyromq.cli.main", "broker", "--supervised", "--log-name", name, *log]
         return Member(name, arguments, environ)
 
     def _name(self, number: int, slave: int) -> str:
         """What its folder, its process and its log are called."""
         name = f"broker-{LETTERS[number]}"
+        if slave and self.failover:
+            return f"{name}-{slave + 1}"  # any of them may be master
         return f"{name}-slave-{slave}" if slave else name
 
 
@@ -274,7 +325,7 @@ async def _run(plan: Plan, log: list[str]) -> None:
 
     def passed_on(number: signal.Signals) -> None:
         for service in services:
-            if isinstance(service, Fleet):
+            if isinstance(service, Fleet | Groups):
                 service.send(number)
 
     running = _serve(plan, log, services, systemd)
@@ -286,28 +337,55 @@ async def _serve(plan: Plan, log: list[str], services: list[Service], systemd: S
 
     The name server starts first and stops last, so that brokers can always unregister.
     """
+    of_name_server = plan.name_server()
+    namesrv.check_folders(of_name_server)
+    async with namesrv.NameServer(of_name_server) as name_server:
+        services.append(name_server)
+        if plan.failover:
+            await _serve_groups(plan, name_server.port, log, services, systemd)
+        else:
+            await _serve_brokers(plan, name_server.port, log, services, systemd)
+
+
+async def _serve_groups(plan: Plan, port: int, log: list[str], services: list[Service], systemd: Systemd) -> None:
+    """Groups that fail over; `port` is that of the name server."""
+    settings = plan.controller()
+    assert settings is not None
+    controller.check_folders(settings)
+    serving.log_notices(plan.broker(0, port, plan.broker_port))
+    decider = controller.Controller(settings, elected=lambda group: groups.elected(group))
+    groups = Groups(lambda: decider.groups)
+    async with decider:
+        groups.add(plan.group_members(port, decider.address, log))
+        async with groups:
+            services += [decider, groups]
+            print(_groups_ready(plan, port, groups.lines()), flush=True)
+            groups.report = lambda line: print(line, flush=True)
+            systemd.ready(f"serving; name server at {join_address(plan.host, port)}")
+            await serving.first_ended(services)
+
+
+async def _serve_brokers(plan: Plan, port: int, log: list[str], services: list[Service], systemd: Systemd) -> None:
+    """Brokers that keep their roles; `port` is that of the name server."""
     async with contextlib.AsyncExitStack() as life:
-        of_name_server = plan.name_server()
-        namesrv.check_folders(of_name_server)
-        name_server = await life.enter_async_context(namesrv.NameServer(of_name_server))
         of_controller = plan.controller()
         if of_controller is not None:
             controller.check_folders(of_controller)
             services.append(await life.enter_async_context(controller.Controller(of_controller)))
         # Slaves end after their masters, which send them the rest first.
         of_slaves = await life.enter_async_context(contextlib.AsyncExitStack())
-        settings = plan.broker(0, name_server.port, plan.broker_port)
+        settings = plan.broker(0, port, plan.broker_port)
         serving.log_notices(settings)
         first = await life.enter_async_context(broker.Broker(settings))
-        services += [name_server, first]
+        services.append(first)
         if plan.brokers > 1:
-            fleet = Fleet(plan.further_brokers(name_server.port, first.port, log))
+            fleet = Fleet(plan.further_brokers(port, first.port, log))
             services.append(await life.enter_async_context(fleet))
         if plan.replicas:
             # They begin after all masters: a slave hears of its master when it registers.
-            fleet = Fleet(plan.slaves(name_server.port, first.port, log))
+            fleet = Fleet(plan.slaves(port, first.port, log))
             services.append(await of_slaves.enter_async_context(fleet))
-        print(_ready(plan, name_server.port, first), flush=True)
+        print(_ready(plan, port, first), flush=True)
         systemd.ready(f"serving at {first.address}")
         await serving.first_ended(services)
 
@@ -323,12 +401,31 @@ def _ready(plan: Plan, namesrv_port: int, first: broker.Broker) -> str:
         [
             f"PyroMQ {__version__} is ready: name server {name_server}, broker {brokers}, data in {plan.data}",
             serving.where(first.listens_on) + (" --listen 0.0.0.0 lets others in." if only_here else ""),
-            "",
-            "Point any RocketMQ client at the name server, or try in another terminal:",
-            f"  export NAMESRV_ADDR={name_server}",
-            "  pyromq message send orders hello",
-            "  pyromq message list orders",
-            "",
-            "Ctrl-C stops it.",
+            *_try(name_server),
         ]
     )
+
+
+def _groups_ready(plan: Plan, namesrv_port: int, lines: list[str]) -> str:
+    name_server = join_address(plan.host, namesrv_port)
+    groups = f"{plan.brokers} broker group{'s' if plan.brokers > 1 else ''} of {plan.replicas + 1}"
+    return "\n".join(
+        [
+            f"PyroMQ {__version__} is ready: name server {name_server}, {groups}, data in {plan.data}",
+            *lines,
+            *_try(name_server, "  pyromq controller status"),
+        ]
+    )
+
+
+def _try(name_server: str, *more: str) -> list[str]:
+    return [
+        "",
+        "Point any RocketMQ client at the name server, or try in another terminal:",
+        f"  export NAMESRV_ADDR={name_server}",
+        "  pyromq message send orders hello",
+        "  pyromq message list orders",
+        *more,
+        "",
+        "Ctrl-C stops it.",
+    ]
