@@ -195,15 +195,15 @@ class Broker(Service):
                     await self._begin(assembled(member), ports)
                     if keeping is None:
                         keeping = tasks.create_task(member.run(), name="keep a role")
+                    if is_stopping:
+                        # It leaves as a slave, which passes on what clients still send it.
+                        _this_task().cancel()
                     may_hand_over = member.is_master and not is_stopping
                     is_stopping |= await self._serve(
                         self._begun, ports, listening, over, member.hand_over if may_hand_over else None
                     )
                     listening = None
-                    if is_stopping:
-                        # It leaves as a slave, which passes on what clients still send it.
-                        _this_task().cancel()
-                    ports.hold()
+                    self._begun.stop_waiting()  # whatever was on its way when the role ended
                     await self._begun.close()
             finally:
                 if keeping is not None:
@@ -240,6 +240,9 @@ class Broker(Service):
                     is_stopping = True
             finally:
                 if over.is_set():
+                    # Before the held pulls are answered: who pulls again must wait for the next role. These parts
+                    # would hold that pull, too, and nobody would ever answer it.
+                    ports.hold()
                     parts.depose()
                     tasks_to_end = [*services, *filter(None, [registering])]
                 else:
