@@ -29,6 +29,7 @@ from pyromq.errors import (
     NoPermission,
     PyroMQError,
     SendFailed,
+    ServiceNotAvailable,
     TooManyRequests,
 )
 from pyromq.protocol import properties as props
@@ -44,7 +45,9 @@ from .topics import BATCH_PATIENCE, STREAM_PATIENCE, find_topic
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pyromq.client.producer.attempts import Attempts
     from pyromq.client.producer.send_frames import Form
+    from pyromq.client.producer.send_result import SendResult
     from pyromq.client.producer.sender import Target
 
     from ..blocking_client import Link
@@ -288,7 +291,7 @@ class Sends:
             place.target = await self._sender.target(topic, self._timeout)
         except PyroMQError as exc:
             logger.warning("cannot refresh the route of %s: %s", topic, exc)
-        if self._identity is not None and request.form is not None and not isinstance(error, _NOT_SENT):
+        if self._identity is not None and request.form is not None and _may_be_stored(error):
             lookback = self._options.dedup_lookback
             stored = await read_back(self._link, request.form.shown, self._identity, lookback)
             missing = [row for row in request.rows if row.key not in stored]
@@ -361,8 +364,20 @@ class _Sender(Sender):
         address = self._routes.master(form.broker)
         return None if address is None else self.remoting.open_connection(self._link.reached_at(address))
 
+    def failed(
+        self, attempts: Attempts, form: Form, error: PyroMQError, *, pipelined: bool = False
+    ) -> SendResult | None:
+        # Also where a new master is about to come: what was stored is looked up before the next attempt.
+        return super().failed(attempts, form, error, pipelined=True)
+
     async def _address(self, form: Form, limit: float) -> str:
         return self._link.reached_at(await super()._address(form, limit))
+
+
+def _may_be_stored(error: PyroMQError) -> bool:
+    """Whether the rows may be stored although the send failed."""
+    # A master that is replaced while it copies a message to its slaves refuses it, but the new master may have it.
+    return isinstance(error, ServiceNotAvailable) or not isinstance(error, _NOT_SENT)
 
 
 def _is_final(error: PyroMQError) -> bool:
