@@ -125,7 +125,7 @@ async def test_a_rolling_restart_costs_no_send(group, pair):
 
 async def test_a_master_that_stops_serves_on_as_a_slave(group):
     """A client that asks for routes every 30 seconds only loses nothing while the broker drains."""
-    first = await group.start("a", "drainSeconds=60")
+    first = await group.start("a", "drainSeconds=5")
     await is_master(first)
     second = await group.start("b")
     await in_sync(first, 1, 2)

@@ -12,6 +12,7 @@ from pyromq.errors import (
     ConnectFailed,
     MessageIllegal,
     RequestTimeout,
+    RouteNotFound,
     SendFailed,
     SendTimeout,
     broker_error,
@@ -128,3 +129,39 @@ def test_a_queue_of_the_callers_choice_gets_one_attempt_and_its_error():
 def test_a_send_without_time_tries_nothing():
     with pytest.raises(SendTimeout, match="nothing was tried"):
         attempts(timeout=0.0).begin(100.0)
+
+
+# A group that may have another master soon
+
+
+def after_failures(course, count, error=REFUSED, **more):
+    for _ in range(count):
+        course.begin(100.0)
+        assert course.failed("a", error, 100.0, **more) is None
+
+
+@pytest.mark.parametrize("error", [REFUSED, broker_error(14, "no longer master", "a"), RouteNotFound("no master")])
+@pytest.mark.parametrize("only", [False, True])
+def test_a_group_that_may_change_its_master_is_tried_until_the_time_is_up(error, only):
+    course = attempts(only=only)
+    after_failures(course, 20, error, may_change_master=True)
+    assert course.has_failed_at("a")
+    assert not course.has_failed_at("b")
+    course.begin(102.9)
+    with pytest.raises(type(error) if only else SendTimeout):
+        course.failed("a", error, 102.999, may_change_master=True)
+
+
+def test_other_errors_of_such_a_group_count_as_ever():
+    course = attempts(retries=1)
+    after_failures(course, 1, broker_error(2, "busy", "a"), may_change_master=True)
+    course.begin(100.0)
+    with pytest.raises(SendFailed):
+        course.failed("a", broker_error(2, "busy", "a"), 100.0, may_change_master=True)
+
+
+def test_pauses_grow_but_never_beyond_the_time_that_is_left():
+    course = attempts()
+    assert [round(course.pause(100.0), 2) for _ in range(6)] == [0.02, 0.04, 0.08, 0.16, 0.2, 0.2]
+    assert course.pause(102.9) == pytest.approx(0.1)
+    assert course.pause(104.0) == 0
