@@ -11,6 +11,7 @@ yourself, its first member starts it and its last one closes it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
@@ -25,7 +26,7 @@ from pyromq.remoting.tls import client_context
 from . import identity
 from .calls import BrokerCalls
 from .hooks import HookList
-from .master_watch import MasterWatch
+from .master_watch import LOOK, MasterWatch
 from .members import ConsumerMember, ProducerMember
 from .name_server_addresses import configured
 from .names import Namespace
@@ -53,6 +54,8 @@ logger = logging.getLogger(__name__)
 _ADDRESS_SERVER_SUBGROUP = "nsaddr"
 _ADDRESS_SERVER_FIRST = 10.0
 _ADDRESS_SERVER_PERIOD = 120.0
+# Seconds for a broker that is no longer master to answer, before it is taken for frozen.
+_STILL_ANSWERS = 0.3
 _FIRST_HEARTBEAT = 1.0
 
 
@@ -342,7 +345,7 @@ class Client:
             master_changed=self._master_changed,
         )
         self.calls = BrokerCalls(self.remoting, self.api_timeout, vip_channel=self._vip_channel)
-        self._masters = MasterWatch(self.routes, self.tasks, self._is_connected, self.api_timeout)
+        self._masters = MasterWatch(self.routes, self.tasks, self.remoting.open_connection, self.api_timeout)
 
     def _rpc_hooks(self) -> list[RemotingHook]:
         hooks: list[RemotingHook] = list(HookList(self.hooks).rpc_hooks())
@@ -361,6 +364,7 @@ class Client:
                 "look-up of name servers", _ADDRESS_SERVER_FIRST, _ADDRESS_SERVER_PERIOD, self._look_up_name_servers
             )
         RouteRefresh(self.routes, self.name_servers, self._topics, self.route_interval).start(self.tasks)
+        self.tasks.every("silent masters", LOOK, LOOK, self._look_for_silent_masters)
         self._heartbeats = self.tasks.every(
             "heartbeat", _FIRST_HEARTBEAT, self.heartbeat_interval, self._scheduled_heartbeat
         )
@@ -393,12 +397,26 @@ class Client:
             if topic in member.topics():
                 member.route_changed(topic)
 
-    def _master_changed(self, address: str) -> None:
+    def _master_changed(self, last: str | None, address: str) -> None:
         """A new master does not know our producers, and must not ask others about their transactions."""
         self.tasks.once(self.heartbeat([address]), f"greet master {address}")
+        if last is not None:
+            self.tasks.once(self._leave_if_silent(last), f"see whether {last} still answers")
 
-    def _is_connected(self, address: str) -> bool:
-        return self.remoting.open_connection(address) is not None
+    async def _leave_if_silent(self, address: str) -> None:
+        """Who waits for the answer of a master that was replaced because it is frozen need not wait any longer."""
+        connection = self.remoting.open_connection(address)
+        if connection is None or not connection.calls_under_way:
+            return
+        received = connection.received
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STILL_ANSWERS):
+                await self.heartbeat([address])
+        self.remoting.give_up_if_silent(connection, received, _STILL_ANSWERS)
+
+    async def _look_for_silent_masters(self) -> None:
+        if self.producers:
+            await self._masters.look()
 
     async def _scheduled_heartbeat(self) -> None:
         self.routes.drop_offline()

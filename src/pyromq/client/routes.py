@@ -68,7 +68,7 @@ class PublishInfo:
 class Routes:
     """The routes of a client. `changed` is called with a topic after its route changed.
 
-    `master_changed` is called with the address of a new master that has taken the place of another.
+    `master_changed` is called with the addresses of the last and the new master of a group.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Routes:
         *,
         timeout: float = 3.0,
         changed: Callable[[str], None] | None = None,
-        master_changed: Callable[[str], None] | None = None,
+        master_changed: Callable[[str | None, str], None] | None = None,
     ) -> None:
         self._name_servers = name_servers
         self._tasks = tasks
@@ -390,10 +390,11 @@ class Routes:
             self._unreachable -= set(broker.broker_addrs.values()) - set(before.values())
             self._brokers[broker.broker_name] = dict(broker.broker_addrs)
             master = broker.broker_addrs.get(MASTER_ID)
-            if before and master not in (None, before.get(MASTER_ID)):
+            last = before.get(MASTER_ID)
+            if before and master is not None and master != last:
                 logger.info("broker %s: its master is %s now", broker.broker_name, master)
                 if self._master_changed is not None:
-                    self._master_changed(master)
+                    self._master_changed(last, master)
             if broker.broker_addrs.keys() - {MASTER_ID}:
                 self._replicated.add(broker.broker_name)
 
