@@ -76,6 +76,23 @@ async def test_a_producer_with_default_settings_survives_the_death_of_a_master(t
     assert sorted(path.name for path in data.iterdir()) == ["broker-a", "broker-a-2", "controller"]
 
 
+async def test_a_send_to_a_frozen_master_is_taken_by_the_next_one(tmp_path):
+    """The connection stays open, and nobody answers on it."""
+    with up(tmp_path, "--broker-port", str(free_port(2))) as (process, namesrv, masters):
+        async with Producer("makers", namesrv=namesrv, timeout=3 * TOO_LONG) as producer:
+            await producer.send("orders", b"0")
+            frozen = masters["broker-a"]
+            os.kill(frozen, signal.SIGSTOP)
+            try:
+                sent = await asyncio.wait_for(producer.send("orders", b"1"), 2 * TOO_LONG)
+                assert sent.status.name == "SEND_OK"
+            finally:
+                os.kill(frozen, signal.SIGCONT)
+        assert sorted(set(await consumed(namesrv, 2))) == [0, 1]
+        code, _, err = stop(process)
+        assert code == 0, err
+
+
 async def test_a_restart_finds_everything_and_a_group_again(tmp_path):
     with up(tmp_path, "--brokers", "2", "--broker-port", "0") as (process, namesrv, masters):
         assert masters.keys() == {"broker-a", "broker-b"}
