@@ -215,6 +215,7 @@ class Parts:
                 self._master_for_clients,
                 lambda: live.settings[ReplicationConfig].sync_interval,
                 has_left=lambda: replication.has_master_left,
+                epoch=self._epoch,
                 state=self.state,
                 tables=tables,
                 modes=self._pops.modes,
@@ -353,6 +354,10 @@ class Parts:
             return None if self._member.role is None else self._member.role.master_address
         address = self.registration.master_address or None
         return None if address == self.context.address else address
+
+    def _epoch(self) -> int:
+        """The epoch of the role; 0 without roles."""
+        return 0 if self._member is None or self._member.role is None else self._member.role.epoch
 
     def _timer_checkpoint(self) -> bytes | None:
         """How far timers are, as slaves copy it."""

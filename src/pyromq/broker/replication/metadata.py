@@ -56,7 +56,8 @@ class MetadataCopy:
     """Copies while it `run`s. `master` gives the master's address for clients, `interval` the milliseconds in between.
 
     `has_left` says whether the master said that it stops. `timers` is None where this broker has none. What the master
-    refuses, or does not know, is left out.
+    refuses, or does not know, is left out. Masters of groups that fail over write their `epoch` into their topics'
+    version; who has an earlier one there is not the master yet, or another broker at the same address.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class MetadataCopy:
         interval: Callable[[], int],
         *,
         has_left: Callable[[], bool],
+        epoch: Callable[[], int],
         state: BrokerState,
         tables: Tables,
         modes: RequestModes,
@@ -78,6 +80,7 @@ class MetadataCopy:
         self._master = master
         self._interval = interval
         self._has_left = has_left
+        self._epoch = epoch
         self._state = state
         self._tables = tables
         self._modes = modes
@@ -99,7 +102,8 @@ class MetadataCopy:
         """Copy everything once, and have it saved. What fails is logged once, and does not keep the rest from it."""
         if not await self._try("settings", address, self._connect):
             return
-        await self._try("topics", address, self._copy_topics)
+        if not await self._try("topics", address, self._copy_topics) and self._epoch():
+            return  # nobody knows whether that is the master
         await self._try("groups", address, self._copy_groups)
         await self._try("consumer offsets", address, self._copy_offsets)
         await self._try("request modes", address, self._copy_modes)
@@ -126,6 +130,9 @@ class MetadataCopy:
 
     async def _copy_topics(self, address: str) -> None:
         topics = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigSerializeWrapper)
+        epoch = self._epoch()
+        if topics.data_version.state_version < epoch:
+            raise RemoteProtocolError(f"it is not master of epoch {epoch}")
         if self._tables.topics.take_over(topics):
             logger.info("topics copied from master %s: %d", address, len(topics.topic_config_table))
         # Whether or not the table is known: the log may have been too far behind before.

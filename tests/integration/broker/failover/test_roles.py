@@ -81,3 +81,22 @@ async def test_a_slave_takes_over_and_the_old_master_comes_back_as_its_slave(gro
     assert group.log("a") == group.log("b")
     epochs = [(group.folder / name / "epochFileCheckpoint").read_text() for name in "ab"]
     assert epochs[0] == epochs[1]
+
+
+@pytest.mark.slow
+async def test_a_slave_copies_no_settings_from_a_broker_that_is_not_its_master_yet(group):
+    """An empty broker that was put in the place of a master has no topics, and nobody should forget theirs for it."""
+    master = await group.start("a")
+    await is_master(master)
+    client = await master.connect()
+    await client.create_topic()
+    slave = await group.start("b")
+    await is_slave(slave)
+    parts = slave.broker._parts
+    await parts.metadata.copy(master.broker.address)
+    known = set(parts.tables.topics._topics)
+    assert known == set(master.broker._parts.tables.topics._topics)
+
+    fenced = await group.start("c", "controllerAddr=127.0.0.1:1")
+    await parts.metadata.copy(fenced.broker.address)
+    assert set(parts.tables.topics._topics) == known
