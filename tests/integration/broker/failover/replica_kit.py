@@ -86,6 +86,7 @@ class Replica:
         self.master: str | None = None
         self.has_lease = True
         self.seen: list[str] = []
+        self.busy: set[asyncio.Future[Any]] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._listener: socket.socket | None = None
         self.keeper: InSyncKeeper | None = None
@@ -176,7 +177,14 @@ class Replica:
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     async def paused(self, work):
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, work))
+        """Nobody may look at the store until this is done."""
+        work = asyncio.get_running_loop().run_in_executor(None, work)
+        self.busy.add(work)
+        work.add_done_callback(self.busy.discard)
+        try:
+            return await asyncio.shield(work)
+        finally:
+            await asyncio.wait([work])
 
     # Ends
 
@@ -246,7 +254,11 @@ class Line:
         return format_address(self._server.sockets[0].getsockname())
 
     async def close(self) -> None:
+        """To be called when nobody connects any more: asyncio forgets a connection that it accepts at this moment."""
         assert self._server is not None
+        self.budget = 0
+        for _ in range(10):
+            await asyncio.sleep(0)  # one that came just now needs some turns to be known
         self._server.close()
         for writer in tuple(self._writers):
             writer.close()
