@@ -45,7 +45,7 @@ def test_the_rehearsal_goes_as_the_page_says(tmp_path):
                     until(lambda: in_sync(tmp_path, namesrv) == 3)
                 outputs[line] = typed(tmp_path, namesrv, line)
         assert len(outputs) == 7
-        assert "broker 1 is master" not in outputs["pyromq controller status"]
+        assert "broker 2 is master" not in outputs["pyromq controller status"]
         assert "in sync: 1, 2, 3" in outputs["pyromq controller status"]
         for word in ("first", "second", "third"):
             assert word in outputs["pyromq message list orders"]
