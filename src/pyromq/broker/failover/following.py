@@ -87,7 +87,7 @@ class Following:
         self.since = 0.0
         self.problem: str | None = "no master is known yet"
         self.master_end = 0
-        self.read_at = self.wrote_at = 0.0  # epoch seconds
+        self.read_at = self.wrote_at = 0.0  # by the monotonic clock
 
     async def run(self) -> None:
         """Follow whichever master there is, until cancelled. Readers see only what masters have confirmed."""
@@ -131,7 +131,7 @@ class Following:
         try:
             greeting = await feed.greeted(_GREETING)
             await self._join(address, greeting)
-            self.following, self.since, self.problem = address, time.time(), None
+            self.following, self.since, self.problem = address, time.monotonic(), None
             self.master_end = greeting.end
             logger.info("following master %s from %d, where its log ends at %d", address, self.end, greeting.end)
             feed.begin(greeting.end)
@@ -275,7 +275,7 @@ class _Feed(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._read_at = time.monotonic()
-        self._following.read_at = time.time()
+        self._following.read_at = self._read_at
         try:
             self._held += self._reader.feed(data)
         except PyroMQError as exc:
@@ -340,7 +340,7 @@ class _Feed(asyncio.Protocol):
         if self._transport.is_closing():
             return  # uvloop takes that for a mistake of ours; whoever looks after the connection hears of its end
         self._wrote_at = time.monotonic()
-        self._following.wrote_at = time.time()
+        self._following.wrote_at = self._wrote_at
         self._transport.write(data)
 
     # Its end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import pytest
 from tests.integration.broker.failover.group_kit import in_sync, is_master, is_slave
 from tests.integration.broker.life_kit import eventually
@@ -51,6 +52,9 @@ async def test_the_second_follows_and_joins_the_in_sync_set(group):
 
     await eventually(same)
     assert group.log("a") == group.log("b")
+    # Times are shown by the clock on the wall.
+    since = second.broker._parts.replication._status.info().ha_client_runtime_info.since_timestamp
+    assert abs(time.time() * 1000 - since) < 600_000
 
 
 @pytest.mark.slow
