@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+
 import pytest
 from tests.integration.broker.failover.group_kit import in_sync, is_master, is_slave
 from tests.integration.broker.life_kit import eventually
