@@ -63,7 +63,7 @@ def test_an_unknown_key_is_reported_with_the_one_it_resembles(tmp_path):
             "brokerRole SLAVE needs a brokerId above 0",
             marks=pytest.mark.scenario("broker 1.2"),
         ),
-        (["enableDLegerCommitLog=true"], 253, "use brokerRole SYNC_MASTER with a SLAVE for a second copy"),
+        (["enableDLegerCommitLog=true"], 253, "enableControllerMode with controllerAddr fails over as well"),
         (["-n", "nonsense"], 253, "'nonsense' is not an address"),
         (["brokerPermission=all"], 255, "brokerPermission must be a whole number"),
         (["-c", "missing.conf"], 255, "missing.conf: cannot be read"),
