@@ -305,7 +305,8 @@ class Parts:
     def rediscover(self) -> None:
         """Bring back what the files lack and the store shows, and have it saved."""
         if not self._is_slave:  # a slave takes over what its master has
-            rediscover(self._store, self.state, self.tables.topics, self.tables.groups)
+            least = 1 if self._member is None else self._live.config.default_topic_queues
+            rediscover(self._store, self.state, self.tables.topics, self.tables.groups, least_queues=least)
             if self._member is not None:
                 # A RocketMQ 5.5.0 in the group that does not have this topic when it stops being master hangs for 90 s:
                 # one thread wants to create it, and the other waits for that thread with the lock in hand.

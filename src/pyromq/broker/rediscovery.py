@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SINGLE = (RETRY_PREFIX, DLQ_PREFIX)  # topics of groups, with one queue unless somebody wanted more
 LITE_QUEUES = "%LMQ%"  # queues with this prefix belong to clients of another protocol, and never have a topic
 
 
@@ -33,9 +34,15 @@ def holds_messages(queue: ConsumeQueue, log_start: int) -> bool:
     return queue.max_offset > queue.min_offset and queue.max_physical > log_start
 
 
-def rediscover(store: MessageStore, state: BrokerState, topics: TopicTable, groups: GroupTable) -> None:
-    """Bring back what the files in `config` lack but the store shows. Call it once they are loaded."""
-    found = _topics_of(store, topics, everything=state.topics.was_emptied)
+def rediscover(
+    store: MessageStore, state: BrokerState, topics: TopicTable, groups: GroupTable, *, least_queues: int = 1
+) -> None:
+    """Bring back what the files in `config` lack but the store shows. Call it once they are loaded.
+
+    A new master may lack a topic that is a few seconds old, whose producers use queues that have no message yet: it
+    gets as many as new topics have, `least_queues`.
+    """
+    found = _topics_of(store, topics, everything=state.topics.was_emptied, least_queues=least_queues)
     if state.topics.was_emptied:
         logger.error(
             "%s is empty and has no usable .bak; found %d topics by their queues", state.topics.path, len(found)
@@ -63,7 +70,7 @@ def rediscover(store: MessageStore, state: BrokerState, topics: TopicTable, grou
         state.offsets.write_again()
 
 
-def _topics_of(store: MessageStore, known: TopicTable, *, everything: bool) -> list[TopicConfig]:
+def _topics_of(store: MessageStore, known: TopicTable, *, everything: bool, least_queues: int) -> list[TopicConfig]:
     counts: dict[str, int] = {}
     shown: set[str] = set()
     start = int(store.log.start)
@@ -71,7 +78,8 @@ def _topics_of(store: MessageStore, known: TopicTable, *, everything: bool) -> l
         name = queue.topic
         if name in known or name.startswith(LITE_QUEUES):
             continue
-        counts[name] = max(counts.get(name, 0), queue.queue_id + 1)
+        least = least_queues if not name.startswith(_SINGLE) else 1
+        counts[name] = max(counts.get(name, least), queue.queue_id + 1)
         if everything or holds_messages(queue, start):
             shown.add(name)
     return [

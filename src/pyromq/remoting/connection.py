@@ -428,9 +428,18 @@ class Connection(asyncio.Protocol):
             _discard(result)
             self.reply(request, request.reply(ResponseCode.SYSTEM_BUSY, _OVERLOAD))
         else:
-            task = self._loop.create_task(self._reply_later(request, result), name=f"request {request.code}")
-            endpoint.tasks.add(task)
-            task.add_done_callback(endpoint.tasks.discard)
+            self._serve_later(request, result)
+
+    def _serve_later(self, request: Command, result: Awaitable[Command | None]) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            if task.cancelled():
+                _discard(result)  # it may never have begun
+
+        tasks = self._endpoint.tasks
+        task = self._loop.create_task(self._reply_later(request, result), name=f"request {request.code}")
+        tasks.add(task)
+        task.add_done_callback(ended)
 
     def _process_late(self, request: Command) -> None:
         """Process the request, or refuse it if it waited too long to be read."""

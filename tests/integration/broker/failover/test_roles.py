@@ -105,3 +105,18 @@ async def test_a_slave_copies_no_settings_from_a_broker_that_is_not_its_master_y
     fenced = await group.start("c", "controllerAddr=127.0.0.1:1")
     await parts.metadata.copy(fenced.broker.address)
     assert set(parts.tables.topics._topics) == known
+
+
+@pytest.mark.slow
+async def test_a_topic_that_a_new_master_never_heard_of_has_the_queues_of_new_topics(group):
+    """Slaves copy topics every few seconds; producers of a younger one use queues that have no message yet."""
+    first = await group.start("a")
+    await is_master(first)
+    second = await group.start("b", "slaveSyncInterval=600000")
+    await in_sync(first, 1, 2)
+    client = await first.connect()
+    await client.sent(b"one", topic="young", queue_id=0)
+    await group.stop("a")
+    await is_master(second)
+    client = await second.connect()
+    await client.sent(b"two", topic="young", queue_id=3)
