@@ -659,8 +659,9 @@ async def test_a_controller_that_hangs_up_at_once_does_not_keep_the_broker_busy(
         controller.answers = dict.fromkeys(Code, lambda request: controller.cut())
         proxy.cut()
         began = time.monotonic()
-        await until(lambda: len(connected) >= 5)
-        assert time.monotonic() - began > 0.3
+        # One that did not pause would be there within milliseconds; each attempt may need a second connection.
+        await until(lambda: len(connected) >= 20)
+        assert time.monotonic() - began > 0.5
         controller.answers = {}
         await joined.has_lease()
 
