@@ -40,6 +40,7 @@ check: setup ## Check format, lint, types, layers, links and generated files.
 SIDE_BY_SIDE := $(if $(findstring no:xdist,$(ARGS)),,-n 4 --max-worker-restart 3)
 
 test: java ## Run every test that needs nothing but this machine, four at a time.
+	-@$(PYTHON) scripts/setup.py --etcd # where it may not be installed, its tests are skipped and say so
 	$(PYTEST) -m "not crash and not chaos and not interop and not long" -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true $(SIDE_BY_SIDE) $(ARGS)
 
 test-spark: java ## Run the whole Spark suite: killed executors and drivers, outages, a cluster of two workers; minutes.

@@ -12,13 +12,13 @@ from tests.ports import free_port
 
 from pyromq.broker.failover import membership as module
 from pyromq.broker.failover.role import InSyncSet, Role
+from pyromq.controller.config import load_settings
+from pyromq.controller.server import Controller
 from pyromq.remoting import RemotingServer, ServerConfig
 from pyromq.testing.proxy import Proxy
 
 if TYPE_CHECKING:
     from pyromq.remoting import Processor
-
-controller_package = pytest.importorskip("pyromq.controller")
 
 pytestmark = pytest.mark.slow
 
@@ -32,8 +32,8 @@ def short_pauses(monkeypatch):
 
 
 def new_controller(folder, port):
-    return controller_package.Controller(
-        controller_package.load_settings(
+    return Controller(
+        load_settings(
             sets=[
                 f"controllerDLegerPeers=n0-127.0.0.1:{port}",
                 "controllerDLegerSelfId=n0",
