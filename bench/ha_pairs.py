@@ -134,18 +134,17 @@ def ending(peer: Peer) -> Iterator[None]:
 def wait_until_followed(group: Group) -> None:
     """Until a message is acknowledged in full and the slave has it: what follows is measured with both at work."""
     deadline = time.monotonic() + FOLLOWS_WITHIN
-    while not _is_followed(group):
+    slave, is_acknowledged = group.slave or group.master, False
+    while not is_acknowledged or not _has_all(slave, group.master):
         if time.monotonic() > deadline:
             raise PeerFailed(f"the slave of {group.make} does not follow; see {group.home}")
         time.sleep(0.05)
+        if not is_acknowledged:
+            is_acknowledged = frames.ask(group.master.port, frames.send(BODY, queue=PROBE_QUEUE)).code == 0
 
 
-def _is_followed(group: Group) -> bool:
-    is_acknowledged = frames.ask(group.master.port, frames.send(BODY, queue=PROBE_QUEUE)).code == 0
-    slave = group.slave or group.master
-    return is_acknowledged and all(
-        held(slave, queue) >= held(group.master, queue) for queue in (PROBE_QUEUE, frames.QUEUE)
-    )
+def _has_all(slave: Peer, master: Peer) -> bool:
+    return all(held(slave, queue) >= held(master, queue) for queue in (PROBE_QUEUE, frames.QUEUE))
 
 
 def warm(group: Group, seconds: float) -> None:

@@ -311,12 +311,18 @@ class MessageStore:
         self._dispatched()
         return results
 
-    def append_copy(
-        self, offset: int, *pieces: bytes | memoryview, appended: Callable[[], None] = lambda: None
-    ) -> list[ConsumeQueue]:
-        """Append what the log of a master has at `offset`, see `LogCopy`. Gives the queues that got messages.
+    def append_copy(self, offset: int, *pieces: bytes | memoryview) -> list[ConsumeQueue]:
+        """Append what the log of a master has at `offset`, see `LogCopy`. Gives the queues that got messages."""
+        try:
+            self.keep_copy(offset, *pieces)
+        finally:
+            touched = self.dispatch_copy()
+        return touched
 
-        `appended` is called as soon as the log has all of it, and before the queues do.
+    def keep_copy(self, offset: int, *pieces: bytes | memoryview) -> int:
+        """As `append_copy`, but the queues get their entries by `dispatch_copy`, which whoever calls this must call.
+
+        Gives the bytes that wait for that.
         """
         # As for messages: entries that cannot be written stay in memory, which is limited.
         if self.flusher.error is not None or _CLOSED in self.refusals or _QUEUES in self.refusals:
@@ -324,12 +330,12 @@ class MessageStore:
         if self._copy is None or self._copy.end != self.log.end:
             self._mark_as_copy(True)
             self._copy = LogCopy(self.log, self.queues, self.index, self._tags, self._restarted, self._newest)
-        try:
-            self._copy.append(offset, pieces)
-            appended()
-        finally:
-            touched = self._dispatch_copy(self._copy)
-        return touched
+        self._copy.append(offset, pieces)
+        return self._copy.end - self._copy.dispatched
+
+    def dispatch_copy(self) -> list[ConsumeQueue]:
+        """Give the records of a copy their entries, as far as they are whole. Gives the queues that got messages."""
+        return [] if self._copy is None else self._dispatch_copy(self._copy)
 
     def _dispatch_copy(self, copy: LogCopy) -> list[ConsumeQueue]:
         touched = copy.dispatch()

@@ -56,8 +56,10 @@ def end(scene):
 
 
 async def caught_up(master, slave):
+    """The slave has the log, and readers see all of it."""
+
     async def same():
-        return end(master) == end(slave) and end(master) > 0
+        return end(master) == end(slave) and end(master) > 0 and not slave.broker._parts.context.store.torn
 
     await eventually(same)
 

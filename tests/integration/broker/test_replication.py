@@ -236,6 +236,7 @@ async def test_a_record_that_comes_in_pieces_is_served_when_it_is_whole(group, f
     await reader.until(lambda: _has(reader, 1))
     master.writer.write(HEAD.pack(cut, size - cut) + data[cut:])
     assert await report_of(master) == size
+    await reader.until(lambda: _has(reader, 2))
     assert [message.body for message in await reader.read()] == [b"one", b"two" * 100]
 
 

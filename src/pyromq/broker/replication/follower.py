@@ -46,6 +46,10 @@ _LOOK = 1.0
 _ASK = 3.0
 _GOODBYE = 1.0
 _READ = 512 << 10  # bytes at most in one turn: a few milliseconds of work
+# Many records are dispatched for a fraction of what each costs alone, and meanwhile the next ones wait to be
+# acknowledged, with their senders. So they are dispatched together: so many bytes, or so many seconds later.
+_DISPATCH_SIZE = 256 << 10
+_DISPATCH_AFTER = 0.005
 
 
 class Diverged(StoreError):
@@ -304,14 +308,14 @@ class Follower:
                 feed.look(config.heartbeat_interval / 1000, config.silence / 1000)
             raise feed.ended.result()
         finally:
-            transport.close()
+            feed.close()
 
     def heard(self, now: float) -> None:
         self.read_at = now
         self.problem = None
 
-    def append(self, pieces: Iterable[tuple[int, memoryview]], appended: Callable[[], None]) -> None:
-        """Keep pieces of the master's log, each with its offset, and call `appended` as soon as the log has them.
+    def append(self, pieces: Iterable[tuple[int, memoryview]]) -> int:
+        """Keep pieces of the master's log, each with its offset. Gives the bytes that wait to be dispatched.
 
         RemoteProtocolError at one that does not continue this log, CannotKeep at one that the disk refuses; the pieces
         before that one are kept.
@@ -329,16 +333,20 @@ class Follower:
             if data:
                 kept.append(data)
         self.master_end = max(self.master_end, end)
+        waiting = 0
         if kept:
             try:
-                # One after the other they would be dispatched in many small steps.
-                queues = self._store.append_copy(start, *kept, appended=appended)
+                waiting = self._store.keep_copy(start, *kept)
             except (OSError, StoreNotWritable) as exc:
                 raise CannotKeep(f"the slave cannot write to {self._store.root}: {_words(exc)}") from exc
-            for queue in queues:
-                self._arrived(queue)
         if wrong is not None:
             raise wrong
+        return waiting
+
+    def dispatch(self) -> None:
+        """Show readers the records that were kept."""
+        for queue in self._store.dispatch_copy():
+            self._arrived(queue)
 
     @property
     def end(self) -> int:
@@ -355,8 +363,10 @@ class Feed(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._has_begun = False
         self._read_at = self._wrote_at = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._dispatching: asyncio.TimerHandle | None = None
         # Ends with the reason; a future that fails wants somebody to ask for it, and there may be nobody any more.
-        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[Exception] = self._loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream's transport
@@ -376,8 +386,25 @@ class Feed(asyncio.BufferedProtocol):
             return
         self._read_at = time.monotonic()
         self._follower.heard(self._read_at)
+        before = self._follower.end
         try:
-            self._follower.append(self._frames.feed(self._buffer[:nbytes]), self._report)
+            waiting = self._follower.append(self._frames.feed(self._buffer[:nbytes]))
+        except (OSError, PyroMQError) as exc:
+            self._end(exc)
+            return
+        if self._follower.end != before:
+            self._report()
+        if waiting >= _DISPATCH_SIZE:
+            self._dispatch()
+        elif waiting and self._dispatching is None:
+            self._dispatching = self._loop.call_later(_DISPATCH_AFTER, self._dispatch)
+
+    def _dispatch(self) -> None:
+        if self._dispatching is not None:
+            self._dispatching.cancel()
+            self._dispatching = None
+        try:
+            self._follower.dispatch()
         except (OSError, PyroMQError) as exc:
             self._end(exc)
 
@@ -403,6 +430,11 @@ class Feed(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc or ConnectionResetError("it closed the connection"))
+
+    def close(self) -> None:
+        """Read no more. What was kept is dispatched before anybody looks where this log ends."""
+        self._transport.close()
+        self._dispatch()
 
     def _end(self, exc: Exception) -> None:
         if not self.ended.done():
