@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).parents[2] / "src" / "pyromq"
 
-EVERYTHING = "protocol filter remoting store client sync namesrv controller broker admin dashboard spark"
+EVERYTHING = "protocol filter remoting auth store client sync namesrv controller broker admin dashboard spark"
 MAY_IMPORT = {
     "": "client",  # pyromq/__init__.py: only when a name is asked for, see the last tests here
     "errors": "",
@@ -31,9 +31,10 @@ MAY_IMPORT = {
     "store": "protocol",
     "client": "protocol remoting",
     "sync": "client protocol remoting",
-    "namesrv": "protocol remoting",
-    "controller": "protocol remoting",
-    "broker": "protocol remoting store filter",
+    "auth": "protocol remoting",
+    "namesrv": "protocol remoting auth",
+    "controller": "protocol remoting auth",
+    "broker": "protocol remoting auth store filter",
     "admin": "protocol client",
     "dashboard": "admin",
     "spark": "protocol client store.format",

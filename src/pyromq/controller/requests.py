@@ -6,19 +6,20 @@ Who serves it stands in `Controller._processors`; a test walks both.
 from __future__ import annotations
 
 from pyromq.protocol.codes import RequestCode as Code
-from pyromq.remoting import BodySize, Rule
+from pyromq.protocol.rights import OPEN, Action, cluster
+from pyromq.remoting import Admin, BodySize, Rule
 
 RULES: dict[int, Rule] = {
-    Code.BROKER_HEARTBEAT: Rule(),
-    Code.CONTROLLER_ALTER_SYNC_STATE_SET: Rule(),
-    Code.CONTROLLER_ELECT_MASTER: Rule(),
-    Code.CONTROLLER_REGISTER_BROKER: Rule(),
-    Code.CONTROLLER_GET_REPLICA_INFO: Rule(),
-    Code.CONTROLLER_GET_METADATA_INFO: Rule(),
-    Code.CONTROLLER_GET_SYNC_STATE_DATA: Rule(BodySize.LIST),
-    Code.UPDATE_CONTROLLER_CONFIG: Rule(),
-    Code.GET_CONTROLLER_CONFIG: Rule(),
-    Code.CLEAN_BROKER_DATA: Rule(),
-    Code.CONTROLLER_GET_NEXT_BROKER_ID: Rule(),
-    Code.CONTROLLER_APPLY_BROKER_ID: Rule(),
+    Code.BROKER_HEARTBEAT: Rule(needs=cluster(Action.UPDATE)),
+    Code.CONTROLLER_ALTER_SYNC_STATE_SET: Rule(needs=cluster(Action.UPDATE)),
+    Code.CONTROLLER_ELECT_MASTER: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.CONTROLLER_REGISTER_BROKER: Rule(needs=cluster(Action.UPDATE)),
+    Code.CONTROLLER_GET_REPLICA_INFO: Rule(needs=cluster(Action.GET)),
+    Code.CONTROLLER_GET_METADATA_INFO: Rule(needs=OPEN),
+    Code.CONTROLLER_GET_SYNC_STATE_DATA: Rule(BodySize.LIST, needs=cluster(Action.GET)),
+    Code.UPDATE_CONTROLLER_CONFIG: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.GET_CONTROLLER_CONFIG: Rule(needs=cluster(Action.GET), admin=Admin.STRICT),
+    Code.CLEAN_BROKER_DATA: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.CONTROLLER_GET_NEXT_BROKER_ID: Rule(needs=cluster(Action.GET)),
+    Code.CONTROLLER_APPLY_BROKER_ID: Rule(needs=cluster(Action.UPDATE)),
 }

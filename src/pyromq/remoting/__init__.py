@@ -9,12 +9,13 @@ from .endpoint import CloseReason, ConnectionListener, Endpoint, Hook, Processor
 from .large_bodies import with_body, with_read
 from .loop import run
 from .name_servers import NameServers
-from .request_rules import BodyLimit, BodySize, Rule, body_limits
+from .request_rules import Admin, BodyLimit, BodySize, Rule, body_limits
 from .server import RemotingServer
 from .tls import TlsConfig, TlsMode
 from .unfinished_frames import UnfinishedFrames
 
 __all__ = [
+    "Admin",
     "BodyLimit",
     "BodySize",
     "ClientConfig",

@@ -1,11 +1,11 @@
-"""What holds for a request by its code alone: how large its body may be, and on which ports it is served.
+"""What holds for a request by its code alone: what it needs, how large its body may be, on which ports it is served.
 
 Each server has one table, `RULES`, with a line for every code that it serves (broker/requests.py, namesrv/requests.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,8 @@ from pyromq.protocol.frame import SMALL_BODY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from pyromq.protocol.rights import Needs
 
 
 class BodySize(Enum):
@@ -25,14 +27,24 @@ class BodySize(Enum):
     FRAME = "whatever fits into a frame: the tables of a whole broker"
 
 
+class Admin(Enum):
+    """Whether the access control of 4.x, which knows of publishing and subscribing only, asks for an administrator."""
+
+    NEVER = "any account may, if it may publish or subscribe where that is needed"
+    STRICT = "with aclStrict, the default; RocketMQ 4.x lets every account do it"
+    ALWAYS = "as in RocketMQ 4.x"
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What holds for one request code."""
 
     body: BodySize = BodySize.SMALL
+    # Without a default, so that no code can be declared without.
+    needs: Needs = field(kw_only=True)
+    admin: Admin = field(default=Admin.NEVER, kw_only=True)
     # The VIP port serves senders who must not wait, so nobody is held there.
-    on_vip_port: bool = True
-    # The rights that a request needs will stand here.
+    on_vip_port: bool = field(default=True, kw_only=True)
 
 
 class BodyLimit(NamedTuple):

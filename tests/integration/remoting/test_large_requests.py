@@ -13,6 +13,7 @@ from tests.integration.remoting.bare import Peer, eventually, request
 from pyromq.errors import RemoteProtocolError
 from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.frame import encode
+from pyromq.protocol.rights import SIGNED
 from pyromq.remoting import BodyLimit, BodySize, Rule, body_limits, with_body
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 KiB, MiB = 1024, 1024 * 1024
 SEND, BEAT, ASK, UNKNOWN = 10, 34, 105, 999
-RULES = {SEND: Rule(BodySize.MESSAGE), BEAT: Rule(BodySize.LIST), ASK: Rule()}
+RULES = {SEND: Rule(BodySize.MESSAGE, needs=SIGNED), BEAT: Rule(BodySize.LIST, needs=SIGNED), ASK: Rule(needs=SIGNED)}
 MESSAGE = BodyLimit(4 * MiB, "maxMessageSize", ResponseCode.MESSAGE_ILLEGAL)
 LIMITS = body_limits(RULES, max_list=1 * MiB, max_frame=16 * MiB, message=lambda: MESSAGE)
 

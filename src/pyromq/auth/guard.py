@@ -1,0 +1,74 @@
+"""The one decision point: every request passes here before its processor, and learns what its rule asks for.
+
+    ports.serve(guard.over(processors))
+
+A request is first traced to an account, by its signature; then its needs are held against the rights of that account.
+Bodies that name resources are read for this as processors read them: large ones apart, so that nobody else waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyromq.remoting import with_read
+
+from .authority import Anyone, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from pyromq.protocol.command import Command
+    from pyromq.protocol.rights import Need
+    from pyromq.remoting import Connection, Processor, Rule
+
+    from .authority import Authority
+    from .refusals import Refusals
+
+    Answer = Command | Awaitable[Command | None] | None
+
+
+class RequestGuard:
+    """Asks `authority` about every request to a server with these `rules`."""
+
+    def __init__(self, rules: Mapping[int, Rule], authority: Authority, refusals: Refusals) -> None:
+        self._rules = rules
+        self._authority = authority
+        self._refusals = refusals
+
+    def over(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
+        """`processors`, each behind this guard. Without access control they are the same ones, which costs nothing."""
+        if isinstance(self._authority, Anyone):
+            return dict(processors)
+        return {code: self._guarded(code, processor) for code, processor in processors.items()}
+
+    def require(self, connection: Connection, request: Command, needs: Iterable[Need]) -> None:
+        """Raise `Refused` unless whoever sent `request` may do this. Also for what a processor finds out on its way."""
+        rule = self._rules[request.code]
+        try:
+            account = self._authority.identify(request, connection.peer, rule)
+            self._authority.allow(account, needs, connection.peer, rule, request.code)
+        except Refused as refused:
+            self._note(connection, request, refused)
+            raise
+
+    def _guarded(self, code: int, processor: Processor) -> Processor:
+        rule = self._rules[code]
+        needs, body = rule.needs, rule.needs.body
+        # Nobody's body is read who has not proven who they are.
+        then = processor if body is None else self._after_body(body, processor)
+
+        def process(connection: Connection, request: Command) -> Answer:
+            self.require(connection, request, needs.of(request.ext or {}))
+            return then(connection, request)
+
+        return process
+
+    def _after_body(self, body: Callable[[bytes], tuple[Need, ...]], processor: Processor) -> Processor:
+        def process(connection: Connection, request: Command, needs: tuple[Need, ...]) -> Answer:
+            self.require(connection, request, needs)
+            return processor(connection, request)
+
+        return with_read(lambda request: body(request.body_bytes), process)
+
+    def _note(self, connection: Connection, request: Command, refused: Refused) -> None:
+        self._refusals.note(request.code, connection.peer, refused.account, refused.remark)
