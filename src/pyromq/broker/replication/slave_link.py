@@ -31,6 +31,10 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 1 << 20  # bytes sent to one slave before others get their turn
 _READ = 4096
+# A slave that answers so soon, in seconds, is told of new messages when it has answered: each frame has its price on
+# both sides, and while one is on its way the next grows. From so many bytes on that price does not count.
+_QUICK = 0.002
+_MUCH = 64 << 10
 _PAUSE = 0.05  # seconds between two portions, under flow control
 
 
@@ -61,6 +65,7 @@ class SlaveLink:
         self._going_on: asyncio.TimerHandle | None = None
         # By the monotonic clock: what is shown must not depend on one that somebody sets.
         self.since = self.read_at = self._wrote_at = time.monotonic()
+        self._is_quick = False
         self._is_open = True
         self._loop.add_reader(sock, self._readable)
 
@@ -78,6 +83,7 @@ class SlaveLink:
             self.close("closed by the slave")
             return
         self.read_at = time.monotonic()
+        self._is_quick = self.read_at - self._wrote_at < _QUICK
         try:
             answer, report = self._wire.read(data)
         except RemoteProtocolError as exc:
@@ -111,8 +117,16 @@ class SlaveLink:
 
     def grown(self) -> None:
         """Send what is there, unless the slave has yet to read what was sent."""
-        if self.position is not None and not self._is_blocked and self._is_open:
+        if self.position is None or self._is_blocked or not self._is_open:
+            return
+        if not (self._is_quick and self._is_little_to_say()):
             self._send()
+
+    def _is_little_to_say(self) -> bool:
+        """Whether there is so little to send that it can wait for the slave's answer, which will come."""
+        assert self.position is not None
+        is_idle = self.acknowledged is None or self.acknowledged >= self.position
+        return not (is_idle or self._head or self._left or self._wire.reach(self.position) - self.position >= _MUCH)
 
     def tell(self) -> None:
         """Send a heartbeat now, unless a frame is under way."""
@@ -200,6 +214,9 @@ class SlaveLink:
 
     def look(self, now: float, heartbeat: float, silence: float) -> None:
         """Send a heartbeat if nothing was sent for a while; close if nothing was heard for a longer one."""
+        if self._is_quick and now - self._wrote_at > _QUICK:
+            self._is_quick = False  # it has not answered what was sent last, or there was nothing to be sent
+            self.grown()
         if now - self.read_at > silence:
             self.close(f"silent for {silence:g} s")
         elif now - self._wrote_at > heartbeat:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 
 import pytest
 from tests.unit.store.kit import Stores, put
@@ -23,7 +24,7 @@ def stores(tmp_path):
 
 async def test_slaves_that_are_gone_do_not_hurt_whoever_stores_a_message(stores):
     """A send was never answered: the first slave found gone ended the loop over all of them."""
-    store = stores.open()
+    store = stores.open(commit_log_file_size=1 << 20)
     put(store, b"first")
     config = ReplicationConfig()
     master = Master(store.log, Slaves(), lambda: config)
@@ -42,7 +43,51 @@ async def test_slaves_that_are_gone_do_not_hurt_whoever_stores_a_message(stores)
     for slave in slaves:
         slave.close()
     # The first write after the end finds a reset, the next one an error. No turn of the loop in between sees the end.
+    # Less than that would wait for the slaves' answers.
     for _ in range(5):
-        put(store, b"more")
+        put(store, bytes(64 << 10))
         master.appended()
     assert not master.links
+
+
+async def test_what_comes_while_a_frame_is_on_its_way_goes_in_one_frame(stores):
+    """Each frame has its price on both sides: with a slave that answers at once, many small ones become few."""
+    store = stores.open(commit_log_file_size=1 << 20)
+    put(store, b"first")
+    config = ReplicationConfig()
+    master = Master(store.log, Slaves(), lambda: config)
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as slave:
+        sock, _ = listener.accept()
+        sock.setblocking(False)
+        master.accepted(sock)
+        [link] = master.links
+        slave.sendall(REPORT.pack(int(store.log.end)))
+        await _until(lambda: link.acknowledged is not None)
+        put(store, b"sent at once")
+        master.appended()
+        sent = link.position
+        assert sent == int(store.log.end)
+        link._is_quick = True  # however slow this machine is
+        for _ in range(3):
+            put(store, b"waits for the answer")
+            master.appended()
+        assert link.position == sent
+        slave.sendall(REPORT.pack(sent))
+        await _until(lambda: link.position == int(store.log.end))
+        link._is_quick = True
+        # One that does not answer, or not soon, is sent everything at once.
+        put(store, b"waits, too")
+        master.appended()
+        assert link.position < int(store.log.end)
+        link.look(time.monotonic() + 1, 5, 20)
+        assert link.position == int(store.log.end)
+        put(store, b"does not")
+        master.appended()
+        assert link.position == int(store.log.end)
+        link.close("the test is over")
+
+
+async def _until(is_so):
+    async with asyncio.timeout(5):
+        while not is_so():  # noqa: ASYNC110 - links have no events
+            await asyncio.sleep(0)
