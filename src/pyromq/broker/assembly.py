@@ -69,6 +69,7 @@ from .transactions.half_queue import HalfQueue
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
+    from pyromq.auth.assembly import AccessControl
     from pyromq.remoting import Processor, RemotingClient
     from pyromq.store import MessageStore
     from pyromq.store.queues.consume_queue import ConsumeQueue
@@ -88,7 +89,8 @@ class Parts:
     """The parts of one broker, ready to be loaded and run. Its store is open.
 
     `address` is what clients are told, `ha_address` what slaves are, `store_host` the bytes that stand for it in every
-    message. `clock` gives epoch milliseconds, `monotonic` those that leases are measured by.
+    message. `access` decides who may do what. `clock` gives epoch milliseconds, `monotonic` those that leases are
+    measured by.
 
     In a group that fails over, a `member` knows its role, and each role has parts of its own: what clients said, and
     what was counted, goes over from those of the `earlier` role; everything else is loaded as after a start.
@@ -105,6 +107,7 @@ class Parts:
         address: str,
         ha_address: str,
         store_host: bytes,
+        access: AccessControl,
         member: Member | None = None,
         earlier: Parts | None = None,
     ) -> None:
@@ -174,6 +177,7 @@ class Parts:
             stats=stats,
             address=address,
             store_host=store_host,
+            access=access,
         )
         context = self.context
         if store.config.consume_queue_ext:

@@ -10,6 +10,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyromq.auth.assembly import AccessControl
 from pyromq.errors import ConfigError, LocalProtocolError, StoreError
 from pyromq.protocol.ids import encode_host
 from pyromq.remoting import ClientConfig, RemotingClient, TlsConfig, join_address, split_address
@@ -23,6 +24,7 @@ from .config import BrokerConfig, BrokerServerConfig, LiveConfig, cautions, chec
 from .failover.config import FailoverConfig
 from .failover.member import Member
 from .ports import Ports
+from .requests import RULES
 from .send import message_limit
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class Broker(Service):
         self._disk = disk
         self._ports: Ports | None = None
         self._parts: Parts | None = None
+        self._access = AccessControl(settings, RULES)
         self._connection_closed = asyncio.Event()
 
     @property
@@ -113,7 +116,11 @@ class Broker(Service):
                 await _in_thread(store.open, store.close)
                 life.callback(store.close)
                 life.push_async_callback(self._save_state)
-                client = await life.enter_async_context(RemotingClient(settings[ClientConfig], tls=tls))
+                await _in_thread(self._access.load)
+                await life.enter_async_context(self._access.followed())
+                client = await life.enter_async_context(
+                    RemotingClient(settings[ClientConfig], tls=tls, hooks=self._access.hooks)
+                )
                 ports = Ports(
                     settings[BrokerServerConfig],
                     config.ha_listen_port,
@@ -133,6 +140,7 @@ class Broker(Service):
                         address=self.address,
                         ha_address=join_address(config.broker_ip2, ports.ha_port),
                         store_host=encode_host(ip, ports.port),
+                        access=self._access,
                         member=member,
                         earlier=self._parts,
                     )
@@ -161,11 +169,15 @@ class Broker(Service):
         is_first = self._parts is None
         self._parts = parts
         ports.serve_slaves(parts.replication.slave_connected)
-        ports.serve(parts.processors, parts.fast_failure)
+        self._serve_requests(ports)
         if is_first:
             # Not before everything is ready: a failed start must never have taken a connection.
             ports.listen()
             self._say_where(ports)
+
+    def _serve_requests(self, ports: Ports) -> None:
+        parts = self._begun
+        ports.serve(self._access.guard.over(parts.processors), parts.fast_failure)
 
     async def _serve_in_group(
         self,
@@ -181,7 +193,7 @@ class Broker(Service):
             try:
                 return await _finished(work)
             finally:
-                ports.serve(self._begun.processors, self._begun.fast_failure)
+                self._serve_requests(ports)
 
         member.paused = paused
         await _in_thread(member.load)

@@ -14,6 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyromq.auth.assembly import check_access
+from pyromq.auth.config import AccessConfig
 from pyromq.errors import ConfigError
 from pyromq.protocol.bodies import DataVersion, MessageRequestMode
 from pyromq.protocol.names import TRACE_TOPIC
@@ -146,9 +148,6 @@ class BrokerConfig:
     )
     reject_transaction: bool = option(
         "rejectTransactionMessage", False, "Set to true to refuse half messages.", hot=True
-    )
-    acl_enable: bool = option(
-        "aclEnable", False, "Check access keys. Not available yet: with `true` the broker does not start."
     )
     start_accept_send: int = option(
         "startAcceptSendRequestTimeStamp", 0, "Refuse sends before this time (epoch ms).", min=0, hot=True
@@ -508,6 +507,7 @@ CONFIGS = (
     ClientConfig,
     TlsConfig,
     LogConfig,
+    AccessConfig,
     ReplicationConfig,
     FailoverConfig,
     LaterConfig,
@@ -579,8 +579,7 @@ def check_settings(settings: Settings) -> None:
             split_address(ha_config.master_address)
         except ValueError as exc:
             raise ConfigError(f"haMasterAddress: {exc}", settings.origin("haMasterAddress")) from exc
-    if config.acl_enable:
-        raise ConfigError("aclEnable is not available yet: requests would not be checked", settings.origin("aclEnable"))
+    check_access(settings)
     store_config = settings[StoreConfig]
     for key, given, place in store_config.misplaced():
         raise ConfigError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyromq.auth.assembly import AccessControl
     from pyromq.store import MessageStore
 
     from .appends import Appends
@@ -38,8 +39,8 @@ class Context:
 
     `clock` gives epoch milliseconds, for what is stored or shown, and for what falls due at a time of day. `monotonic`
     gives milliseconds that never jump, for leases and limits. `address` is what clients are told,
-    `store_host` the bytes that stand for it in every message. What is acknowledged passes `gate`. `began` is when the
-    broker started, by `monotonic`: like `stats` it outlives a change of role.
+    `store_host` the bytes that stand for it in every message. What is acknowledged passes `gate`, and `access` decides
+    who may do what. `began` is when the broker started, by `monotonic`: like `stats` it outlives a change of role.
     """
 
     live: LiveConfig
@@ -52,3 +53,4 @@ class Context:
     stats: Statistics
     address: str
     store_host: bytes
+    access: AccessControl

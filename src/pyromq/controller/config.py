@@ -12,6 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyromq.auth.assembly import check_access
+from pyromq.auth.config import AccessConfig
 from pyromq.errors import ConfigError
 from pyromq.remoting import ServerConfig, TlsConfig, join_address, split_addresses
 from pyromq.remoting.addresses import local_address
@@ -191,7 +193,7 @@ class JavaConfig:
     epoll: bool = option("useEpollNativeSelector", False, _NO_BUFFERS, no_effect=True)
 
 
-CONFIGS = (ControllerConfig, ServerConfig, TlsConfig, LogConfig, JavaConfig)
+CONFIGS = (ControllerConfig, ServerConfig, TlsConfig, LogConfig, AccessConfig, JavaConfig)
 
 
 def load_settings(
@@ -214,6 +216,7 @@ def load_settings(
 
 def check_settings(settings: Settings) -> None:
     """Raise ConfigError for settings no controller can have, at a start and for a run-time change."""
+    check_access(settings)
     config = settings[ControllerConfig]
     me, peers = controllers(settings)
     if len(peers) > 1 and config.store is not Store.ETCD:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyromq.auth.assembly import AccessControl
 from pyromq.errors import ConfigError
 from pyromq.protocol.codes import RequestCode
 from pyromq.remoting import (
@@ -70,6 +71,7 @@ class Controller(Service):
         self._clock = SteadyClock(clock)
         self._me, self._peers = controllers(settings)
         self._liveness = Liveness()
+        self._access = AccessControl(settings, RULES)
         self._server: RemotingServer | None = None
         self._elections: Elections | None = None
         self._elected = elected
@@ -129,7 +131,12 @@ class Controller(Service):
             self._peers = [me if peer == self._me else peer for peer in self._peers]
             self._me = me
             decisions = self._known = self._decisions()
-            async with RemotingClient(tls=tls) as client, _kept(decisions) as keeping:
+            await asyncio.to_thread(self._access.load)
+            async with (
+                self._access.followed(),
+                RemotingClient(tls=tls, hooks=self._access.hooks) as client,
+                _kept(decisions) as keeping,
+            ):
                 notices = RoleNotices(client, self._settings)
                 turns = Turns(decisions)
                 elections = Elections(
@@ -137,7 +144,7 @@ class Controller(Service):
                 )
                 elections.started()
                 decisions.led = elections.led
-                processors |= self._processors(decisions, turns, elections)
+                processors |= self._access.guard.over(self._processors(decisions, turns, elections))
                 server.listen()
                 try:
                     async with asyncio.TaskGroup() as tasks:

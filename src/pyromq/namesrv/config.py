@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyromq.auth.assembly import check_access
+from pyromq.auth.config import AccessConfig
 from pyromq.errors import ConfigError
 from pyromq.remoting import ServerConfig, TlsConfig, split_addresses
 from pyromq.remoting.log_levels import LogConfig
@@ -161,7 +163,7 @@ class JavaConfig:
     shutdown_wait: int = option("shutdownWaitTimeSeconds", 30, _STOPS_AT_ONCE, no_effect=True)
 
 
-CONFIGS = (NamesrvConfig, ServerConfig, TlsConfig, LogConfig, JavaConfig)
+CONFIGS = (NamesrvConfig, ServerConfig, TlsConfig, LogConfig, AccessConfig, JavaConfig)
 
 
 def load_settings(
@@ -185,3 +187,4 @@ def check_settings(settings: Settings) -> None:
         split_addresses(settings[NamesrvConfig].product_namesrv_addr)
     except ValueError as exc:
         raise ConfigError(f"productNamesrvAddr: {exc}", settings.origin("productNamesrvAddr")) from exc
+    check_access(settings)

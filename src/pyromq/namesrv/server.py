@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyromq.auth.assembly import AccessControl
 from pyromq.errors import ConfigError
 from pyromq.protocol.codes import RequestCode
 from pyromq.remoting import (
@@ -67,6 +68,7 @@ class NameServer(Service):
         self._tables = RouteTables()
         self._kv_config = load_kv_config(Path(self._settings.config.kv_config_path))
         self._answers = RouteAnswers(self._tables, self._kv_config, self._settings, _now)
+        self._access = AccessControl(settings, RULES)
         self._server: RemotingServer | None = None
         self._notices: BrokerNotices | None = None
         self._look_again = asyncio.Event()
@@ -101,11 +103,13 @@ class NameServer(Service):
         settings = self._settings.settings
         tls = settings[TlsConfig]
         apply_log_levels(settings[LogConfig])
-        async with RemotingClient(tls=tls) as client:
+        await asyncio.to_thread(self._access.load)
+        async with self._access.followed(), RemotingClient(tls=tls, hooks=self._access.hooks) as client:
             self._notices = BrokerNotices(client, self._settings)
             config = settings[ServerConfig]
             limits = body_limits(RULES, max_list=config.max_request_body, max_frame=config.max_frame)
-            server = RemotingServer(config, self._processors(client), listener=self, tls=tls, body_limit=limits)
+            processors = self._access.guard.over(self._processors(client))
+            server = RemotingServer(config, processors, listener=self, tls=tls, body_limit=limits)
             async with server, asyncio.TaskGroup() as tasks:
                 self._server = server
                 tasks.create_task(self._drop_silent_brokers(), name="drop silent brokers")
