@@ -52,14 +52,19 @@ class Peer:
 
     def cpu_seconds(self) -> float:
         """CPU time of all its threads since it was started."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.process.pid)
 
     def memory(self, field: str) -> int:
         """Resident bytes: VmRSS are all, RssAnon those that are no mapped files."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         fields = dict(line.split(":", 1) for line in status.splitlines())
         return int(fields[field].split()[0]) * 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of all threads of a process since it was started."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def spawn(

@@ -178,9 +178,9 @@ class Group:
 
     # Messages
 
-    def create_topic(self) -> None:
+    def create_topic(self, topic: str = TOPIC) -> None:
         with wire.Connection(self.master.address) as connection:
-            wire.create_topic(connection, TOPIC, QUEUES)
+            wire.create_topic(connection, topic, QUEUES)
 
     def send(self, count: int, size: int = 1000) -> None:
         """Send so many to the master, once it takes them, and remember what it acknowledged."""
@@ -231,10 +231,10 @@ class Group:
 
 
 @contextlib.contextmanager
-def group_under(make: str, home: Path) -> Iterator[Group]:
-    """An empty group under a controller inside a name server."""
+def group_under(make: str, home: Path, **settings: object) -> Iterator[Group]:
+    """An empty group under a controller inside a name server, which has these settings."""
     with (
-        ControllerInNameServer(make, home / "namesrv") as server,
+        ControllerInNameServer(make, home / "namesrv", **settings) as server,
         _served(Group(home, server, [server.controller])) as group,
     ):
         yield group
