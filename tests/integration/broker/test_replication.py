@@ -43,6 +43,32 @@ async def test_a_fresh_slave_gets_the_last_file_of_its_master(group):
     assert set(group.log("slave")) == {newest}
 
 
+@pytest.mark.slow
+@pytest.mark.scenario("controller 33")
+async def test_without_a_controller_nothing_of_it_is_seen(group, fake_master, deaf):
+    """Neither on the wire nor among the files, although an address of controllers is set."""
+    none = ("controllerAddr=127.0.0.1:1", "allAckInSyncStateSet=true", "minInSyncReplicas=2")
+    master = await group.start("master", MASTER, *none)
+    client = await master.connect()
+    await client.sent(b"alone")
+    slave = await group.start("slave", *SLAVE, *none)
+    await caught_up(master, slave)
+    assert (await client.put(b"again")).code == 0
+    await caught_up(master, slave)
+    assert group.log("slave") == group.log("master")
+
+    # A master answers the first report, and a slave begins with one (docs/spec/ha.md 2).
+    offset, record = await (await deaf(master, 0)).frame()
+    assert (offset, record) == (0, b"".join(group.log("master").values())[: len(record)])
+    await group.start("other", *SLAVE, *none, "brokerId=2", f"haMasterAddress={fake_master.address}")
+    assert await report_of(await fake_master.slave()) == 0
+
+    for name in ("master", "slave", "other"):
+        found = {path.name for path in (group.folder / name).rglob("*")}
+        assert "commitlog" in found
+        assert not {each for each in found if each.startswith(("brokerIdentity", "epochFileCheckpoint"))}
+
+
 async def test_a_slave_goes_on_where_it_was(group):
     master = await group.start("master", MASTER)
     client = await master.connect()
