@@ -84,10 +84,13 @@ class Got:
 class Driver:
     """A running client, one of `PEERS`. Options of commands are keywords: `driver.do("send", topic="t", body="b")`.
 
-    A Java client asks for routes every `poll` milliseconds; others ask when they like.
+    A Java client asks for routes every `poll` milliseconds; others ask when they like. With an `account`, access key
+    and secret key, it signs its requests.
     """
 
-    def __init__(self, peer: str, home: Path, namesrv: str, *, poll: int = 30_000) -> None:
+    def __init__(
+        self, peer: str, home: Path, namesrv: str, *, poll: int = 30_000, account: tuple[str, str] | None = None
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         language, _, version = peer.partition("-")
         if language == "java":
@@ -95,13 +98,14 @@ class Driver:
             command = [*apache.java(version, home, flags), "Peer"]
         else:
             command = toolchains.COMMANDS[language]()
+        signing = {} if account is None else {"PEER_ACCESS_KEY": account[0], "PEER_SECRET_KEY": account[1]}
         self.peer = peer
         self._commands = 0
         self._process = Process(
             peer,
             [*command, namesrv],
             log=home / f"{peer}.out",
-            env=apache.environment(home) | {"HOME": str(home)},
+            env=apache.environment(home) | {"HOME": str(home)} | signing,
             talk=True,
         )
 

@@ -28,7 +28,7 @@ JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 SETS = {
     "apache-5.5.0": ("5.5.0", ("namesrv", "broker", "tools", "example", "client")),
     "apache-4.9.7": ("4.9.7", ("namesrv", "broker", "tools", "client")),
-    "client-4.9.8": ("4.9.8", ("client",)),
+    "client-4.9.8": ("4.9.8", ("client", "acl")),
 }
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">

@@ -125,6 +125,14 @@ func (p *peer) obey(command string, o options) error {
 	return fmt.Errorf("no such command: %s", command)
 }
 
+// What signs requests, from the environment; nil if nothing does.
+var account = func() *primitive.Credentials {
+	if os.Getenv("PEER_ACCESS_KEY") == "" {
+		return nil
+	}
+	return &primitive.Credentials{AccessKey: os.Getenv("PEER_ACCESS_KEY"), SecretKey: os.Getenv("PEER_SECRET_KEY")}
+}()
+
 // The producer of a kind: "plain" takes the queues in turn, "ordered" the one that the sharding key says.
 func (p *peer) producer(kind string) (rocketmq.Producer, error) {
 	if known, found := p.producers[kind]; found {
@@ -134,6 +142,9 @@ func (p *peer) producer(kind string) (rocketmq.Producer, error) {
 		producer.WithNsResolver(primitive.NewPassthroughResolver(p.nameServers)),
 		producer.WithGroupName("go-" + kind),
 		producer.WithInstanceName(fmt.Sprintf("%s-%d", kind, os.Getpid())), // replies go to the client of that id
+	}
+	if account != nil {
+		with = append(with, producer.WithCredentials(*account))
 	}
 	if kind == "ordered" {
 		with = append(with, producer.WithQueueSelector(byLetter{}))
@@ -233,11 +244,15 @@ func (p *peer) transaction(ctx context.Context, o options) error {
 	by, found := p.payers[o["group"]]
 	if !found {
 		by = &payer{group: o["group"]}
-		made, err := rocketmq.NewTransactionProducer(by,
+		with := []producer.Option{
 			producer.WithNsResolver(primitive.NewPassthroughResolver(p.nameServers)),
 			producer.WithGroupName(by.group),
 			producer.WithInstanceName(by.group),
-		)
+		}
+		if account != nil {
+			with = append(with, producer.WithCredentials(*account))
+		}
+		made, err := rocketmq.NewTransactionProducer(by, with...)
 		if err == nil {
 			err = made.Start()
 		}
@@ -286,6 +301,9 @@ func (p *peer) push(o options) error {
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithConsumerOrder(o["orderly"] != ""),
 		consumer.WithStrategy(p.noted(name, o["topic"])),
+	}
+	if account != nil {
+		with = append(with, consumer.WithCredentials(*account))
 	}
 	if o["max"] != "" {
 		with = append(with, consumer.WithMaxReconsumeTimes(int32(o.number("max", 16))))

@@ -15,6 +15,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -22,6 +24,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -32,6 +35,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageClientIDSetter;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * The official Java client, told over its input what to do. The commands are described in drivers.py.
@@ -51,6 +55,12 @@ public final class Peer {
     private Peer(String nameServers) {
         this.nameServers = nameServers;
         this.transactions = new Transactions(nameServers);
+    }
+
+    /** Signs requests with the account in the environment; null if there is none. */
+    static RPCHook signs() {
+        String key = System.getenv("PEER_ACCESS_KEY");
+        return key == null ? null : new AclClientRPCHook(new SessionCredentials(key, System.getenv("PEER_SECRET_KEY")));
     }
 
     public static void main(String[] args) throws Exception {
@@ -141,7 +151,9 @@ public final class Peer {
         boolean traces = options.containsKey("trace");
         String kind = options.containsKey("vip") ? "vip" : (traces ? "traced" : "interop") + compression;
         if (!producers.containsKey(kind)) {
-            DefaultMQProducer made = new DefaultMQProducer(kind + "-producer", traces, null);
+            DefaultMQProducer made = traces
+                ? new DefaultMQProducer(kind + "-producer", signs(), true, null)
+                : new DefaultMQProducer(kind + "-producer", signs());
             made.setNamesrvAddr(nameServers);
             // Replies go to the client of that id, and other processes have producers of this kind, too.
             made.setInstanceName(kind + "-" + ProcessHandle.current().pid());
@@ -245,8 +257,8 @@ public final class Peer {
     private void push(Map<String, String> options) throws Exception {
         String name = options.get("name");
         int failures = Integer.parseInt(options.getOrDefault("fail", "0"));
-        DefaultMQPushConsumer consumer =
-            new DefaultMQPushConsumer(options.get("group"), options.containsKey("trace"), null);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.get("group"), signs(),
+            new AllocateMessageQueueAveragely(), options.containsKey("trace"), null);
         consumer.setNamesrvAddr(nameServers);
         consumer.setInstanceName(name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -338,7 +350,7 @@ public final class Peer {
 
     /** Reads one queue from an offset on, without a group's help in finding it, and commits what was read. */
     private void lite(Map<String, String> options) throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.get("group"));
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.get("group"), signs());
         consumer.setNamesrvAddr(nameServers);
         consumer.setInstanceName(options.get("name"));
         consumer.setAutoCommit(false);

@@ -33,7 +33,7 @@ final class Transactions {
     }
 
     private TransactionMQProducer started(String group) throws Exception {
-        TransactionMQProducer producer = new TransactionMQProducer(group);
+        TransactionMQProducer producer = new TransactionMQProducer(group, Peer.signs());
         producer.setNamesrvAddr(nameServers);
         producer.setInstanceName(group);
         producer.setTransactionListener(new TransactionListener() {

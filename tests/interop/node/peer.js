@@ -8,6 +8,8 @@ const nameSrv = process.argv[2];
 const quiet = { debug() {}, info() {}, warn() {}, error: console.error };
 // Asked for where the name servers are, which the client was told.
 const httpclient = { async request() { throw new Error('there is no address server'); } };
+// What signs requests, from the environment; neither is there if nothing does.
+const account = { accessKey: process.env.PEER_ACCESS_KEY, secretKey: process.env.PEER_SECRET_KEY };
 const consumers = new Map();
 let producer;
 
@@ -17,7 +19,7 @@ function say(line) {
 
 async function send(options) {
   if (!producer) {
-    producer = new Producer({ httpclient, nameSrv, producerGroup: 'node-producer', logger: quiet });
+    producer = new Producer({ httpclient, nameSrv, producerGroup: 'node-producer', ...account, logger: quiet });
     producer.on('error', error => say(`trouble ${error}`));
     await producer.ready();
   }
@@ -42,6 +44,7 @@ async function push(options) {
     instanceName: options.name,
     rebalanceInterval: 1000, // this client does not listen to the broker's notices
     isBroadcast: Boolean(options.broadcast),
+    ...account,
     logger: quiet,
   });
   consumers.set(options.name, consumer);
