@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pyromq.errors import ConfigError
 
+from .acl import PlainAcl
+from .acl.folder import AccountFiles
 from .authority import Anyone
-from .config import AccessConfig, inner_credentials, signing_hooks
+from .config import AccessConfig, account_file, inner_credentials, signing_hooks
 from .guard import RequestGuard
 from .refusals import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
 
     from pyromq.remoting import Rule
     from pyromq.settings import Settings
 
+    from .acl.folder import Rules
     from .authority import Authority
+
+logger = logging.getLogger("pyromq.security")
 
 
 @runtime_checkable
@@ -32,6 +40,23 @@ class Kept(Protocol):
     async def run(self) -> None:
         """Follow changes of the files until cancelled."""
 
+    def look_now(self) -> None:
+        """Somebody says that the files have changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What access control depends on, of a server.
+
+    Its own files are in `home`. A name server has `only_changes`: the rest of its requests are open to everybody.
+    `asks` names those that this server asks for what not everybody gets.
+    """
+
+    rules: Mapping[int, Rule]
+    home: Path
+    only_changes: bool = False
+    asks: str = ""
+
 
 class AccessControl:
     """Made once for a server, whatever role it has: who decides, who guards, and how the server signs requests.
@@ -40,20 +65,34 @@ class AccessControl:
         async with access.followed():
             serve(access.guard.over(processors))
 
-    `hooks` belong to the client by which the server asks others.
+    `hooks` belong to the client by which the server asks others. Without access control, `otherwise` decides.
     """
 
-    def __init__(self, settings: Settings, rules: Mapping[int, Rule], authority: Authority | None = None) -> None:
+    def __init__(self, settings: Settings, server: Server, otherwise: Authority | None = None) -> None:
         """ConfigError for settings that cannot work."""
-        self.authority = authority or make_authority(settings)
+        self._settings = settings
+        self._server = server
+        self.authority = make_authority(settings, server) or otherwise or Anyone()
         self.refusals = Refusals()
-        self.guard = RequestGuard(rules, self.authority, self.refusals)
+        self.guard = RequestGuard(server.rules, self.authority, self.refusals)
         self.hooks = signing_hooks(settings)
 
     def load(self) -> None:
         """Read the accounts. Blocking. ConfigError if that fails, since nobody could be let in."""
         if isinstance(self.authority, Kept):
             self.authority.load()
+        if isinstance(self.authority, PlainAcl):
+            check_own_account(self._settings, self._server, self.authority.files.rules)
+
+    @property
+    def plain_acl(self) -> PlainAcl | None:
+        """The accounts of 4.x, if it is they who decide."""
+        return self.authority if isinstance(self.authority, PlainAcl) else None
+
+    def reload(self) -> None:
+        """Look now for changes of the files."""
+        if isinstance(self.authority, Kept):
+            self.authority.look_now()
 
     @contextlib.asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
@@ -72,11 +111,37 @@ class AccessControl:
 def check_access(settings: Settings) -> None:
     """ConfigError for settings that no server can have."""
     inner_credentials(settings)
-    if settings[AccessConfig].acl_enable:
-        raise ConfigError("aclEnable is not available yet: requests would not be checked", settings.origin("aclEnable"))
 
 
-def make_authority(settings: Settings) -> Authority:
-    """Who decides on the requests to a server with these settings. Its accounts are still to be loaded."""
+def make_authority(settings: Settings, server: Server) -> Authority | None:
+    """Who decides on the requests to a server; None if nobody does. Its accounts are still to be loaded."""
     check_access(settings)
-    return Anyone()
+    config = settings[AccessConfig]
+    if config.acl_enable:
+        files = AccountFiles(account_file(settings, server.home))
+        return PlainAcl(files, strict=config.acl_strict, only_changes=server.only_changes)
+    return None
+
+
+def check_own_account(settings: Settings, server: Server, rules: Rules) -> None:
+    """ConfigError if this server could not sign what others want signed, as far as it can tell by its own accounts.
+
+    The servers of a cluster have the same accounts, unless somebody gave them different files on purpose.
+    """
+    own = inner_credentials(settings)
+    key = "innerClientAuthenticationCredentials"
+    if own is None:
+        if server.asks and not rules.white:
+            raise ConfigError(
+                f"aclEnable needs {key}: {server.asks} would refuse requests without a signature",
+                settings.origin("aclEnable"),
+            )
+        return
+    account = rules.accounts.get(own.access_key)
+    if account is None:
+        logger.warning("%s: the accounts of this server do not have %s", key, own.access_key)
+        return
+    if account.secret_key != own.secret_key:
+        raise ConfigError(f"{key}: the accounts have another secretKey for {own.access_key}", settings.origin(key))
+    if not account.may_all:
+        raise ConfigError(f"{key}: {own.access_key} must be an administrator without limits", settings.origin(key))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +22,22 @@ class AccessConfig:
     """Whether requests must be signed, and how a server signs its own."""
 
     acl_enable: bool = option(
-        "aclEnable", False, "Check access keys. Not available yet: with `true` the broker does not start."
+        "aclEnable",
+        False,
+        "Set to true to let in only the accounts of RocketMQ 4.x files, each with its own rights.",
+    )
+    acl_strict: bool = option(
+        "aclStrict",
+        True,
+        "Set to false to check as little as RocketMQ 4.x does: it lets every account send batches, reset offsets and "
+        "change accounts.",
+    )
+    acl_file: str = option(
+        "rocketmq.acl.plain.file",
+        "conf/plain_acl.yml",
+        "File of accounts for aclEnable, with more of them in a folder acl beside it. A relative path is below "
+        "ROCKETMQ_HOME; without that, below storePathRootDir (a broker), or beside kvConfigPath (a name server) or in "
+        "controllerStorePath (a controller).",
     )
     inner_credentials: str = option(
         "innerClientAuthenticationCredentials",
@@ -29,6 +46,19 @@ class AccessConfig:
         "there. Slaves, and brokers with controllers, need it once access control is on.",
         secret=True,
     )
+
+
+def account_file(settings: Settings, home: Path) -> Path:
+    """The main file of accounts, of a server whose own files are in `home`."""
+    config = settings[AccessConfig]
+    rocketmq = os.environ.get("ROCKETMQ_HOME")
+    if rocketmq:
+        home = Path(rocketmq)
+        # RocketMQ takes even /conf/plain_acl.yml for a path in there.
+        below = home / config.acl_file.lstrip("/")
+        if below.exists():
+            return below.absolute()
+    return (home / config.acl_file).absolute()
 
 
 class Credentials(msgspec.Struct, frozen=True, rename="camel"):

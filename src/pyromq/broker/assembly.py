@@ -6,15 +6,18 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyromq.auth.assembly import AccessControl, Server
 from pyromq.protocol import properties as props
 from pyromq.protocol.bodies import OffsetMovedEvent
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.names import HALF_TOPIC, OFFSET_MOVED_TOPIC
 from pyromq.protocol.record import MessageRecord
 from pyromq.settings.saved_file import SavedFile
+from pyromq.store.config import StoreConfig
 from pyromq.store.metadata.json_files import consumer_filters_file, delay_offsets_file
 from pyromq.store.tags import parse_delay_levels
 
+from .admin.account_requests import AccountProcessors
 from .admin.broker_requests import CleaningProcessors, FigureProcessors, ProgressProcessors, SettingsProcessors
 from .admin.lookup_requests import LookupProcessors
 from .admin.slow_consumers import Protection
@@ -24,10 +27,11 @@ from .clients.connected import Clients
 from .clients.consumer_calls import ConsumerCallProcessors, RebalanceNotices
 from .clients.queue_locks import QueueLocks
 from .clients.requests import ClientProcessors, LockProcessors
-from .config import store_config
+from .config import BrokerConfig, store_config
 from .context import Context, Tables
 from .durability import DurabilityGate
 from .failover.assembly import GroupReplication
+from .failover.config import FailoverConfig
 from .fast_failure import FastFailure
 from .filters.bitmaps import FilterBits
 from .filters.consumer_filters import Filters
@@ -49,6 +53,7 @@ from .replication.follower import Masters
 from .replication.metadata import MetadataCopy
 from .replication.slave_reads import refused_by_slaves
 from .request_reply import ReplyProcessor
+from .requests import RULES
 from .send import SendProcessor
 from .send_back import SendBackProcessor
 from .stats.runtime_info import RuntimeInfo
@@ -69,8 +74,8 @@ from .transactions.half_queue import HalfQueue
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
-    from pyromq.auth.assembly import AccessControl
     from pyromq.remoting import Processor, RemotingClient
+    from pyromq.settings import Settings
     from pyromq.store import MessageStore
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
@@ -83,6 +88,17 @@ _HOUSEKEEPING = 10.0
 _LOOK_AT_HELD_PULLS = 5.0
 _PROTECT = 180.0
 _LAST_FLUSH = 10.0
+
+
+def access_control(settings: Settings) -> AccessControl:
+    """Who may ask a broker for what. ConfigError for settings that cannot work."""
+    asks = ""
+    if settings[FailoverConfig].enabled:
+        asks = "controllers and other brokers of the group"
+    elif settings[BrokerConfig].is_slave:
+        asks = "its master"
+    home = Path(settings[StoreConfig].root)
+    return AccessControl(settings, Server(rules=RULES, home=home, asks=asks))
 
 
 class Parts:
@@ -291,6 +307,7 @@ class Parts:
             **ProgressProcessors(context, tables, Progress(context, tables)).table(),
             **CleaningProcessors(store, tables.topics, self._delete_queues).table(),
             **LookupProcessors(store, tables.clients, tables.filters).table(),
+            **AccountProcessors(context).table(),
         }
 
     def load(self) -> None:

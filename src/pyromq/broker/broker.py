@@ -10,7 +10,6 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyromq.auth.assembly import AccessControl
 from pyromq.errors import ConfigError, LocalProtocolError, StoreError
 from pyromq.protocol.ids import encode_host
 from pyromq.remoting import ClientConfig, RemotingClient, TlsConfig, join_address, split_address
@@ -19,12 +18,11 @@ from pyromq.remoting.service import Service
 from pyromq.settings.files import why_not_writable
 from pyromq.store import MessageStore
 
-from .assembly import Parts
+from .assembly import Parts, access_control
 from .config import BrokerConfig, BrokerServerConfig, LiveConfig, cautions, check_settings, store_config
 from .failover.config import FailoverConfig
 from .failover.member import Member
 from .ports import Ports
-from .requests import RULES
 from .send import message_limit
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ class Broker(Service):
         self._disk = disk
         self._ports: Ports | None = None
         self._parts: Parts | None = None
-        self._access = AccessControl(settings, RULES)
+        self._access = access_control(settings)
         self._connection_closed = asyncio.Event()
 
     @property
@@ -87,7 +85,8 @@ class Broker(Service):
         return join_address(self._live.settings[BrokerServerConfig].bind_address, self.port)
 
     def reload(self) -> None:
-        """Read certificates and log levels again. If one is unusable, log that and keep the old one."""
+        """Read certificates, log levels and accounts again. If one is unusable, log that and keep the old one."""
+        self._access.reload()
         try:
             self._live.reload_log_levels()
             if self._ports is not None:

@@ -120,6 +120,12 @@ RULES: dict[int, Rule] = {
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: Rule(needs=group(Action.GET, field="group")),
     Code.SET_MESSAGE_REQUEST_MODE: Rule(needs=from_body(needs.mode_set), admin=Admin.STRICT),
     Code.GET_ALL_MESSAGE_REQUEST_MODE: Rule(needs=every(GROUP, Action.LIST, Action.GET)),
+    # Accounts of RocketMQ 4.x
+    Code.UPDATE_AND_CREATE_ACL_CONFIG: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.DELETE_ACL_CONFIG: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.GET_BROKER_CLUSTER_ACL_INFO: Rule(needs=cluster(Action.GET), admin=Admin.STRICT),
+    Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.GET_BROKER_CLUSTER_ACL_CONFIG: Rule(needs=cluster(Action.GET), admin=Admin.STRICT),
     # Between a master and its slaves
     Code.EXCHANGE_BROKER_HA_INFO: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
     Code.GET_BROKER_HA_STATUS: Rule(needs=cluster(Action.GET)),

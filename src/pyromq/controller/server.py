@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyromq.auth.assembly import AccessControl
+from pyromq.auth.assembly import AccessControl, Server
 from pyromq.errors import ConfigError
 from pyromq.protocol.codes import RequestCode
 from pyromq.remoting import (
@@ -71,7 +71,9 @@ class Controller(Service):
         self._clock = SteadyClock(clock)
         self._me, self._peers = controllers(settings)
         self._liveness = Liveness()
-        self._access = AccessControl(settings, RULES)
+        self._access = AccessControl(
+            settings, Server(rules=RULES, home=Path(self._settings.config.store_path), asks="brokers")
+        )
         self._server: RemotingServer | None = None
         self._elections: Elections | None = None
         self._elected = elected
@@ -100,7 +102,8 @@ class Controller(Service):
         return self._server.address
 
     def reload(self) -> None:
-        """Reload the certificate and log levels. If they are unusable, log it and keep the old ones."""
+        """Reload the certificate, log levels and accounts. If they are unusable, log it and keep the old ones."""
+        self._access.reload()
         try:
             self._settings.reload_log_levels()
             if self._server is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.auth.assembly import check_access
 from pyromq.auth.config import AccessConfig
+from pyromq.auth.near import Network, networks
 from pyromq.errors import ConfigError
 from pyromq.remoting import ServerConfig, TlsConfig, split_addresses
 from pyromq.remoting.log_levels import LogConfig
@@ -73,6 +74,12 @@ class NamesrvConfig:
         "configBlackList;configStorePath;kvConfigPath",
         "Keys, separated by semicolons, that cannot be changed at run time.",
     )
+    admin_allow_cidr: str = option(
+        "adminAllowCidr",
+        "",
+        "Without aclEnable, settings are changed from this machine only; these networks may too, apart by commas: "
+        "10.0.0.0/8,192.168.7.0/24.",
+    )
     return_order_topic_config_to_broker: bool = option(
         "returnOrderTopicConfigToBroker",
         True,
@@ -125,6 +132,11 @@ class NamesrvConfig:
         False,
         "Set to true to run a controller in the same process, at a port of its own. It reads the same file.",
     )
+
+    @property
+    def allowed_networks(self) -> tuple[Network, ...]:
+        """Those of `adminAllowCidr`. ValueError says which one is none."""
+        return networks(self.admin_allow_cidr)
 
     @property
     def black_list(self) -> frozenset[str]:
@@ -187,4 +199,8 @@ def check_settings(settings: Settings) -> None:
         split_addresses(settings[NamesrvConfig].product_namesrv_addr)
     except ValueError as exc:
         raise ConfigError(f"productNamesrvAddr: {exc}", settings.origin("productNamesrvAddr")) from exc
+    try:
+        networks(settings[NamesrvConfig].admin_allow_cidr)
+    except ValueError as exc:
+        raise ConfigError(f"adminAllowCidr: {exc}", settings.origin("adminAllowCidr")) from exc
     check_access(settings)

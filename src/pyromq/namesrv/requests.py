@@ -9,6 +9,16 @@ from pyromq.protocol.codes import RequestCode as Code
 from pyromq.protocol.rights import SIGNED, Action, ResourceKind, cluster, every, topic
 from pyromq.remoting import Admin, BodySize, Rule
 
+# What changes a name server for good, and what only its neighbours may change without access control.
+CHANGES = (
+    Code.PUT_KV_CONFIG,
+    Code.DELETE_KV_CONFIG,
+    Code.WIPE_WRITE_PERM_OF_BROKER,
+    Code.ADD_WRITE_PERM_OF_BROKER,
+    Code.DELETE_TOPIC_IN_NAMESRV,
+)
+ONLY_NEAR = (Code.UPDATE_NAMESRV_CONFIG,)
+
 LISTS = every(ResourceKind.TOPIC, Action.LIST, Action.GET)
 
 RULES: dict[int, Rule] = {

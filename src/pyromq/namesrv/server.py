@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyromq.auth.assembly import AccessControl
+from pyromq.auth.assembly import AccessControl, Server
+from pyromq.auth.near import ChangesFromNear
 from pyromq.errors import ConfigError
 from pyromq.protocol.codes import RequestCode
 from pyromq.remoting import (
@@ -32,7 +33,7 @@ from .kv_config import load_kv_config
 from .live_settings import LiveSettings
 from .notices import BrokerNotices
 from .processors import BrokerProcessors, KVConfigProcessors, TopicProcessors
-from .requests import RULES
+from .requests import CHANGES, ONLY_NEAR, RULES
 from .route_answers import RouteAnswers
 from .routes import RouteTables
 
@@ -68,7 +69,9 @@ class NameServer(Service):
         self._tables = RouteTables()
         self._kv_config = load_kv_config(Path(self._settings.config.kv_config_path))
         self._answers = RouteAnswers(self._tables, self._kv_config, self._settings, _now)
-        self._access = AccessControl(settings, RULES)
+        home = Path(self._settings.config.kv_config_path).parent
+        near = ChangesFromNear(self._settings.config.allowed_networks, only_near=ONLY_NEAR, changes=CHANGES)
+        self._access = AccessControl(settings, Server(rules=RULES, home=home, only_changes=True), near)
         self._server: RemotingServer | None = None
         self._notices: BrokerNotices | None = None
         self._look_again = asyncio.Event()
@@ -85,7 +88,8 @@ class NameServer(Service):
         return self._server.address
 
     def reload(self) -> None:
-        """Reload the certificate and log levels. If they are unusable, log it and keep the old ones."""
+        """Reload the certificate, log levels and accounts. If they are unusable, log it and keep the old ones."""
+        self._access.reload()
         try:
             self._settings.reload_log_levels()
             if self._server is not None:

@@ -10,21 +10,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Make `data` the content of `path`; the old content stays as `<path>.bak`, as in RocketMQ.
 
-    Once this returns, the new content survives a power failure. Creates missing folders. Blocking: it waits
-    for the disk, so call it in a thread. OSError leaves the old file in place.
+    Once this returns, the new content survives a power failure. Creates missing folders. With `mode`, as 0o600, nobody
+    else can read it at any time; otherwise the file keeps the mode that it has. Blocking: it waits for the disk, so
+    call it in a thread. OSError leaves the old file in place.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
+    temporary.unlink(missing_ok=True)  # it may have another mode
+    opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666 if mode is None else mode)
+    with os.fdopen(opened, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     if path.exists():
-        # A file that only its owner can read must stay that way.
-        shutil.copymode(path, temporary)
+        if mode is None:
+            # A file that only its owner can read must stay that way.
+            shutil.copymode(path, temporary)
+        else:
+            path.chmod(mode)
         shutil.copy(path, path.with_name(path.name + ".bak"))
     temporary.replace(path)
     sync_folder(path.parent)

@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from pyromq.auth.assembly import AccessControl
 from pyromq.broker import assembly
 from pyromq.broker.config import BrokerConfig, LiveConfig
-from pyromq.broker.requests import RULES
 from pyromq.errors import BrokerError, NotSaved, PyroMQError
 from pyromq.protocol.command import Command
 from pyromq.protocol.frame import FrameDecoder
@@ -60,7 +58,7 @@ def assembled(live: LiveConfig, store: MessageStore, clock: Callable[[], int]) -
         address="10.0.0.1:10911",
         ha_address="10.0.0.1:10912",
         store_host=STORE_HOST,
-        access=AccessControl(live.settings, RULES),
+        access=assembly.access_control(live.settings),
     )
 
 

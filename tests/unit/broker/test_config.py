@@ -104,7 +104,7 @@ def test_a_malformed_value_is_named_with_file_and_line(file):
         (["enableControllerMode=true", "controllerAddr=nowhere"], "controllerAddr: .*nowhere"),
         (["enableControllerMode=true", "controllerAddr=a:1", "brokerName=a#b"], "brokerName must not contain #"),
         (["brokerRole=SLAVE", "brokerId=1", "haMasterAddress=nowhere"], "haMasterAddress: .*nowhere"),
-        (["aclEnable=true"], "aclEnable is not available yet"),
+        (["innerClientAuthenticationCredentials=me"], "innerClientAuthenticationCredentials must be"),
         (["messageDelayLevel=1s soon"], "'soon' is not a time"),
         (["storePathRootDir=/s", "storePathConsumeQueue=/q"], "storePathConsumeQueue cannot be /q: .* /s/consumequeue"),
         (["storePathRootDir=/s", "storePathIndex=/s/idx"], "storePathIndex cannot be /s/idx: it is always /s/index"),
@@ -260,7 +260,7 @@ def test_a_value_that_is_there_already_may_be_sent_again():
     ("change", "reason"),
     [
         ("namesrvAddr=localhost", "is not an address of the form host:port"),
-        ("aclEnable=true", "aclEnable is not available yet"),
+        ("innerClientAuthenticationCredentials=me", "innerClientAuthenticationCredentials must be"),
         ("brokerRole=SLAVE", "needs a brokerId above 0"),
         ("storePathIndex=/other", "storePathIndex cannot be /other"),
     ],

@@ -56,9 +56,9 @@ def test_of_a_key_that_is_there_twice_the_first_is_told(validate):
 
 
 def test_values_that_do_not_go_together_are_told(validate):
-    code, [(line, level, _, remark)] = validate("brokerId=1\naclEnable=true\n")
+    code, [(line, level, _, remark)] = validate("brokerId=1\nenableControllerMode=true\n")
     assert (code, line, level) == (1, 2, "error")
-    assert "aclEnable is not available" in remark
+    assert "enableControllerMode needs controllerAddr" in remark
 
 
 def test_a_sync_master_that_waits_for_no_slave_is_told_so(validate):

@@ -75,6 +75,20 @@ NAMESRV_REPLIES = {
 }
 # 906, of which the specification does not speak: RocketMQ 5.x has the master's addresses, the others are ours.
 EXCHANGED = {
+    # 50 to 53, as in RocketMQ 4.9.8, but for the errors.
+    "UpdateAclConfig": {
+        "whiteRemoteAddress",
+        "admin",
+        "defaultTopicPerm",
+        "defaultGroupPerm",
+        "topicPerms",
+        "groupPerms",
+        "accessKey",
+        "secretKey",
+    },
+    "DeleteAclConfig": {"accessKey"},
+    "GetAclInfoReply": {"version", "allAclFileVersion", "fileErrors", "clusterName"},
+    "UpdateGlobalWhiteAddresses": {"globalWhiteAddrs", "aclFileFullPath"},
     "ExchangeHAInfo": {"masterHaAddress", "fileSize", "instance", "haClientAddr", "logEnd", "problem", "leaving"},
     "ExchangeHAInfoReply": {"masterHaAddress", "masterFlushOffset", "fileSize", "refusal"},
 }

@@ -16,6 +16,7 @@ from pyromq.protocol.bodies.base import Body, written
 from pyromq.protocol.bodies.conversion import convert
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.header import Header
+from pyromq.protocol.headers import DeleteAclConfig, GetAclInfoReply, UpdateAclConfig, UpdateGlobalWhiteAddresses
 
 from .fan_out import fan_out
 
@@ -62,42 +63,6 @@ class AclVersion:
     cluster: str
     version: DataVersion
     files: dict[str, DataVersion]
-
-
-class UpdateAclConfig(Header):
-    """50"""
-
-    access_key: str
-    secret_key: str
-    white_remote_address: str
-    admin: bool
-    default_topic_perm: str
-    default_group_perm: str
-    topic_perms: str | None = None
-    group_perms: str | None = None
-
-
-class DeleteAclConfig(Header):
-    """51"""
-
-    access_key: str
-
-
-class GetAclInfoReply(Header):
-    """To 52. The versions are JSON."""
-
-    broker_name: str = ""
-    broker_addr: str = ""
-    cluster_name: str = ""
-    version: str = ""
-    all_acl_file_version: str = ""
-
-
-class UpdateGlobalWhiteAddresses(Header):
-    """53"""
-
-    global_white_addrs: str
-    acl_file_full_path: str | None = None
 
 
 # 5.x

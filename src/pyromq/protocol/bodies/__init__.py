@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .accounts import AclConfig, PlainAccessConfig
 from .base import Body
 from .clients import (
     CheckClientRequestBody,
@@ -100,6 +101,7 @@ from .stats import (
 )
 
 __all__ = [
+    "AclConfig",
     "BatchAck",
     "BatchAckMessageRequestBody",
     "Body",
@@ -152,6 +154,7 @@ __all__ = [
     "OffsetMovedEvent",
     "OffsetWrapper",
     "OrderInfo",
+    "PlainAccessConfig",
     "PopProcessQueueInfo",
     "ProcessQueueInfo",
     "ProducerConnection",

@@ -4,6 +4,7 @@ A request's header carries the name of its code. A reply's header is named for i
 replies without a class here have no custom header.
 """
 
+from .accounts import DeleteAclConfig, GetAclInfoReply, UpdateAclConfig, UpdateGlobalWhiteAddresses
 from .broker import (
     CheckTransactionState,
     ConsumeMessageDirectly,
@@ -128,6 +129,7 @@ __all__ = [
     "ControllerRegisterBroker",
     "ControllerRegisterBrokerReply",
     "CreateTopic",
+    "DeleteAclConfig",
     "DeleteSubscriptionGroup",
     "DeleteTopicInBroker",
     "DeleteTopicInNamesrv",
@@ -136,6 +138,7 @@ __all__ = [
     "EndTransaction",
     "ExchangeHAInfo",
     "ExchangeHAInfoReply",
+    "GetAclInfoReply",
     "GetBrokerConfigReply",
     "GetBrokerConsumeStats",
     "GetBrokerMemberGroup",
@@ -199,7 +202,9 @@ __all__ = [
     "SendMessageReply",
     "SendMessageV2",
     "UnregisterClient",
+    "UpdateAclConfig",
     "UpdateConsumerOffset",
+    "UpdateGlobalWhiteAddresses",
     "ViewBrokerStatsData",
     "ViewMessage",
     "WipeWritePerm",
