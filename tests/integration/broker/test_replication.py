@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.integration.broker.life_kit import eventually
 from tests.integration.broker.replication_kit import HEAD, MASTER, SLAVE, SYNC, caught_up, end, knows_topic, report_of
 from tests.integration.broker.scene_kit import batch_body, properties_text, send_ext
+
+from pyromq.testing import FaultyDisk
 
 
 @pytest.mark.scenario("ha 3")
@@ -264,6 +268,29 @@ async def test_a_record_that_comes_in_pieces_is_served_when_it_is_whole(group, f
     assert await report_of(master) == size
     await reader.until(lambda: _has(reader, 2))
     assert [message.body for message in await reader.read()] == [b"one", b"two" * 100]
+
+
+@pytest.mark.slow
+async def test_under_sync_flush_a_slave_reports_what_its_disk_has(group, fake_master):
+    async with group.broker("source", MASTER) as source:
+        await (await source.connect()).sent(b"one")
+        size = end(source)
+    data = next(iter(group.log("source").values()))[:size]
+    disk = FaultyDisk()
+    sets = (f"haMasterAddress={fake_master.address}", "flushDiskType=SYNC_FLUSH", "haSendHeartbeatInterval=100")
+    scene = await group.start("slave", *SLAVE, *sets, disk=disk)
+    master = await fake_master.slave()
+    assert await report_of(master) == 0
+    disk.hold_syncs("commitlog")
+    try:
+        master.writer.write(HEAD.pack(0, size) + data)
+        await eventually(lambda: asyncio.to_thread(disk.is_held.wait, 1))
+        assert end(scene) == size
+        assert await report_of(master) == 0  # a heartbeat
+    finally:
+        disk.release_syncs()
+    while (reported := await report_of(master)) < size:
+        assert reported == 0
 
 
 async def _has(reader, count):

@@ -12,14 +12,16 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyromq.errors import PyroMQError, RemoteProtocolError, StoreError
-from pyromq.protocol.auto_switch import REPORT, TRANSFER, Greeting, Hello, MasterReader, show
+from pyromq.protocol.auto_switch import REPORT, TRANSFER, Greeting, Hello, MasterReader, Piece, show
 from pyromq.remoting import split_address
 
+from ..replication.copying import READ, Copying
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from typing import Protocol
 
-    from pyromq.protocol.auto_switch import Epoch, Piece
+    from pyromq.protocol.auto_switch import Epoch
     from pyromq.store import MessageStore
     from pyromq.store.metadata.epochs import EpochTable
     from pyromq.store.queues.consume_queue import ConsumeQueue
@@ -58,7 +60,7 @@ class Following:
     """Follows the master of its group while it `run`s.
 
     `master` gives where it listens for slaves, None while that is unknown. `arrived` is told each queue of which
-    consumers see more. `paused` runs what may take long.
+    consumers see more, `dispatched` each one that got messages. `paused` runs what may take long.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Following:
         config: Callable[[], FailoverConfig],
         replication: Callable[[], ReplicationConfig],
         arrived: Callable[[ConsumeQueue], None],
+        dispatched: Callable[[ConsumeQueue], None] = lambda queue: None,
         paused: Paused,
     ) -> None:
         self._store = store
@@ -80,6 +83,7 @@ class Following:
         self._config = config
         self._replication = replication
         self._arrived = arrived
+        self._tell = dispatched
         self._paused = paused
         self._retry = _FIRST_RETRY
         # What operators see: the master that is followed, since when, and what is wrong.
@@ -87,6 +91,7 @@ class Following:
         self.since = 0.0
         self.problem: str | None = "no master is known yet"
         self.master_end = 0
+        self._confirmed = 0
         self.read_at = self.wrote_at = 0.0  # by the monotonic clock
 
     async def run(self) -> None:
@@ -121,6 +126,7 @@ class Following:
         if self._store.torn:
             torn = await self._paused(self._store.cut_torn_record)
             logger.info("%d bytes of a message that did not come whole are cut off; it will come again", torn)
+        self._confirmed = 0  # until this master says so
         loop = asyncio.get_running_loop()
         host, port = split_address(address)
         try:
@@ -131,6 +137,7 @@ class Following:
         try:
             greeting = await feed.greeted(_GREETING)
             await self._join(address, greeting)
+            await feed.copying.settled()
             self.following, self.since, self.problem = address, time.monotonic(), None
             self.master_end = greeting.end
             logger.info("following master %s from %d, where its log ends at %d", address, self.end, greeting.end)
@@ -148,11 +155,6 @@ class Following:
     @property
     def end(self) -> int:
         return int(self._store.log.end)
-
-    @property
-    def whole_end(self) -> int:
-        """Where the last whole record ends. A part of one is cut off if the rest does not come."""
-        return self.end - self._store.torn
 
     # Where the logs part
 
@@ -218,32 +220,48 @@ class Following:
     def save_epochs(self) -> Awaitable[None]:
         return asyncio.to_thread(self._epochs.save)
 
-    def keep(self, piece: Piece) -> None:
-        """Keep a piece of the master's log. StoreError if it does not continue this one."""
-        end = self.end
-        if end and piece.offset != end:
-            raise RemoteProtocolError(f"the master sent what belongs to {piece.offset}; this log ends at {end}")
-        if piece.data:
-            self._store.append_copy(piece.offset, piece.data)
+    def copying(self, report: Callable[[], None], failed: Callable[[Exception], None]) -> Copying:
+        """What keeps the log that comes over one connection."""
+        return Copying(self._store, report=report, dispatched=self._dispatched, failed=failed)
+
+    def keep(self, copying: Copying, pieces: Sequence[Piece]) -> None:
+        """Keep pieces of the master's log. RemoteProtocolError if one does not continue this one, OSError by the disk.
+
+        What they say is confirmed is shown once it is dispatched.
+        """
+        copying.keep((piece.offset, piece.data) for piece in pieces)
         self._retry = _FIRST_RETRY
         self.master_end = max(self.master_end, self.end)
-        for queue in self._store.confirm(min(piece.head.confirmed, self.whole_end)):
+        self._confirmed = pieces[-1].head.confirmed
+        if not copying.is_dispatching:
+            self._show()
+
+    def _dispatched(self, queues: list[ConsumeQueue]) -> None:
+        for queue in queues:
+            self._tell(queue)
+        self._show()
+
+    def _show(self) -> None:
+        """Let readers see what is confirmed. Of what has no entries yet they would never see anything."""
+        for queue in self._store.confirm(min(self._confirmed, self.end - self._store.torn)):
             self._arrived(queue)
 
 
-class _Feed(asyncio.Protocol):
-    """One connection to a master."""
+class _Feed(asyncio.BufferedProtocol):
+    """One connection to a master. It reads much at once: records are kept and dispatched the faster, the more come."""
 
     def __init__(self, following: Following) -> None:
         loop = asyncio.get_running_loop()
         self._following = following
+        self._buffer = memoryview(bytearray(READ))
         self._reader = MasterReader()
+        self.copying = following.copying(self._report, self._end)
         self._transport: asyncio.Transport
         self._read_at = self._wrote_at = self._data_at = time.monotonic()
         self._greeting: asyncio.Future[Greeting] = loop.create_future()
         self._is_following = False
         self._master_end = 0
-        # What came while the table of epochs is being saved.
+        # What came before the table of epochs was saved.
         self._held: list[Greeting | Piece] = []
         self._saving: asyncio.Task[None] | None = None
         # Ends with the reason; a future that fails wants somebody to ask for it, and there may be nobody any more.
@@ -273,51 +291,65 @@ class _Feed(asyncio.Protocol):
 
     # What comes
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._read_at = time.monotonic()
         self._following.read_at = self._read_at
         try:
-            self._held += self._reader.feed(data)
+            said = self._reader.feed(self._buffer[:nbytes])
         except PyroMQError as exc:
             self._end(exc)
             return
         if self._saving is None:
-            self._go_on()
+            self._take(said)
+        else:
+            self._hold(said)
 
-    def _go_on(self) -> None:
+    def _hold(self, said: Iterable[Greeting | Piece]) -> None:
+        """Keep it for later, when the buffer has something else."""
+        self._held += [
+            each._replace(data=memoryview(bytes(each.data))) if isinstance(each, Piece) else each for each in said
+        ]
+
+    def _take(self, said: Sequence[Greeting | Piece]) -> None:
         """Take what came, up to where the table of epochs has to be saved first."""
         if self._ended.done():
             return
-        before, whole_before = self._following.end, self._following.whole_end
-        held, self._held = self._held, []
+        before = self._following.end
+        pieces: list[Piece] = []
         try:
-            for index, said in enumerate(held):
-                if not self._take(said):
-                    self._held = held[index:]
-                    self._transport.pause_reading()
-                    self._saving = asyncio.get_running_loop().create_task(self._save(), name="save epochs")
-                    break
+            try:
+                for index, each in enumerate(said):
+                    if isinstance(each, Greeting):
+                        self._greeted(each)
+                    elif self._is_first_of_epoch(each):
+                        self._hold(said[index:])
+                        self._transport.pause_reading()
+                        self._saving = asyncio.get_running_loop().create_task(self._save(), name="save epochs")
+                        break
+                    else:
+                        pieces.append(each)
+            finally:
+                if pieces:
+                    self._following.keep(self.copying, pieces)
         except (OSError, PyroMQError) as exc:
             self._end(exc)
             return
         if self._following.end != before:
             self._data_at = time.monotonic()
-        if self._following.whole_end != whole_before:
-            self._report()
 
-    def _take(self, said: Greeting | Piece) -> bool:
-        """False if that has to wait for the table of epochs."""
-        if isinstance(said, Greeting):
-            if self._greeting.done():
-                raise RemoteProtocolError("the master sent a second handshake")
-            self._greeting.set_result(said)
-        elif not self._is_following:
+    def _greeted(self, greeting: Greeting) -> None:
+        if self._greeting.done():
+            raise RemoteProtocolError("the master sent a second handshake")
+        self._greeting.set_result(greeting)
+
+    def _is_first_of_epoch(self, piece: Piece) -> bool:
+        """Whether it has to wait for the table of epochs."""
+        if not self._is_following:
             raise RemoteProtocolError("the master sent its log before it was asked for it")
-        elif self._following.epoch_came(said.head.epoch, has_data=bool(said.data)):
-            return False
-        else:
-            self._following.keep(said)
-        return True
+        return self._following.epoch_came(piece.head.epoch, has_data=bool(piece.data))
 
     async def _save(self) -> None:
         try:
@@ -331,10 +363,15 @@ class _Feed(asyncio.Protocol):
             self._transport.resume_reading()
             self._go_on()
 
+    def _go_on(self) -> None:
+        """Take what was held."""
+        held, self._held = self._held, []
+        self._take(held)
+
     # What the master is told
 
     def _report(self) -> None:
-        self._write(REPORT.pack(TRANSFER, self._following.whole_end))
+        self._write(REPORT.pack(TRANSFER, self.copying.safe_end))
 
     def _write(self, data: bytes) -> None:
         if self._transport.is_closing():
@@ -368,6 +405,7 @@ class _Feed(asyncio.Protocol):
     async def over(self) -> None:
         """Return once nothing of this connection goes on."""
         self._end(RemoteProtocolError("closed"))
+        self.copying.close()
         if self._saving is not None:
             await asyncio.wait([self._saving])
 

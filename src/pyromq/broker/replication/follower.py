@@ -23,6 +23,7 @@ from pyromq.protocol.replication import REPORT, FrameReader
 from pyromq.remoting import join_address, split_address
 from pyromq.remoting.addresses import format_address
 
+from .copying import READ, Copying
 from .introductions import objection
 
 if TYPE_CHECKING:
@@ -45,11 +46,6 @@ _SEEK = 30.0  # seconds during which a master that is gone is looked for more of
 _LOOK = 1.0
 _ASK = 3.0
 _GOODBYE = 1.0
-_READ = 512 << 10  # bytes at most in one turn: a few milliseconds of work
-# Many records are dispatched for a fraction of what each costs alone, and meanwhile the next ones wait to be
-# acknowledged, with their senders. So they are dispatched together: so many bytes, or so many seconds later.
-_DISPATCH_SIZE = 256 << 10
-_DISPATCH_AFTER = 0.005
 
 
 class Diverged(StoreError):
@@ -296,6 +292,7 @@ class Follower:
             await self._compare(self._master or _nearby(ha_address))
             if self._master is not None:
                 await self._introduce(self._master, self._line)
+            await self._settled(feed.copying)
             feed.begin()
             self.following, self.since = ha_address, time.monotonic()
             self.has_master_left = False
@@ -310,42 +307,40 @@ class Follower:
         finally:
             feed.close()
 
+    async def _settled(self, copying: Copying) -> None:
+        try:
+            await copying.settled()
+        except StoreNotWritable as exc:
+            raise self._refusal(exc) from exc
+
     def heard(self, now: float) -> None:
         self.read_at = now
         self.problem = None
 
-    def append(self, pieces: Iterable[tuple[int, memoryview]]) -> int:
-        """Keep pieces of the master's log, each with its offset. Gives the bytes that wait to be dispatched.
+    def copying(self, report: Callable[[], None], failed: Callable[[Exception], None]) -> Copying:
+        """What keeps the log that comes over one connection."""
 
-        RemoteProtocolError at one that does not continue this log, CannotKeep at one that the disk refuses; the pieces
-        before that one are kept.
-        """
-        start = end = self.end
-        wrong: RemoteProtocolError | None = None
-        kept = []
-        for offset, data in pieces:
-            if end and offset != end:
-                wrong = RemoteProtocolError(f"the master sent what belongs to {offset}; this log ends at {end}")
-                break
-            if not end:
-                start = offset
-            end = offset + len(data)
-            if data:
-                kept.append(data)
-        self.master_end = max(self.master_end, end)
-        waiting = 0
-        if kept:
-            try:
-                waiting = self._store.keep_copy(start, *kept)
-            except (OSError, StoreNotWritable) as exc:
-                raise CannotKeep(f"the slave cannot write to {self._store.root}: {_words(exc)}") from exc
-        if wrong is not None:
-            raise wrong
-        return waiting
+        def refused(exc: Exception) -> None:
+            failed(self._refusal(exc))
 
-    def dispatch(self) -> None:
-        """Show readers the records that were kept."""
-        for queue in self._store.dispatch_copy():
+        return Copying(self._store, report=report, dispatched=self._dispatched, failed=refused)
+
+    def keep(self, copying: Copying, pieces: Iterable[tuple[int, memoryview]]) -> None:
+        """Keep pieces of the master's log, each with its offset. CannotKeep if the disk refuses one."""
+        try:
+            copying.keep(pieces)
+        except (OSError, StoreNotWritable) as exc:
+            raise self._refusal(exc) from exc
+        finally:
+            self.master_end = max(self.master_end, self.end)
+
+    def _refusal(self, exc: Exception) -> Exception:
+        if isinstance(exc, OSError | StoreNotWritable):
+            return CannotKeep(f"the slave cannot write to {self._store.root}: {_words(exc)}")
+        return exc
+
+    def _dispatched(self, queues: list[ConsumeQueue]) -> None:
+        for queue in queues:
             self._arrived(queue)
 
     @property
@@ -358,15 +353,14 @@ class Feed(asyncio.BufferedProtocol):
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
-        self._buffer = memoryview(bytearray(_READ))
+        self._buffer = memoryview(bytearray(READ))
         self._frames = FrameReader()
         self._transport: asyncio.Transport
         self._has_begun = False
         self._read_at = self._wrote_at = time.monotonic()
-        self._loop = asyncio.get_running_loop()
-        self._dispatching: asyncio.TimerHandle | None = None
+        self.copying = follower.copying(self._report, self._end)
         # Ends with the reason; a future that fails wants somebody to ask for it, and there may be nobody any more.
-        self.ended: asyncio.Future[Exception] = self._loop.create_future()
+        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream's transport
@@ -386,25 +380,8 @@ class Feed(asyncio.BufferedProtocol):
             return
         self._read_at = time.monotonic()
         self._follower.heard(self._read_at)
-        before = self._follower.end
         try:
-            waiting = self._follower.append(self._frames.feed(self._buffer[:nbytes]))
-        except (OSError, PyroMQError) as exc:
-            self._end(exc)
-            return
-        if self._follower.end != before:
-            self._report()
-        if waiting >= _DISPATCH_SIZE:
-            self._dispatch()
-        elif waiting and self._dispatching is None:
-            self._dispatching = self._loop.call_later(_DISPATCH_AFTER, self._dispatch)
-
-    def _dispatch(self) -> None:
-        if self._dispatching is not None:
-            self._dispatching.cancel()
-            self._dispatching = None
-        try:
-            self._follower.dispatch()
+            self._follower.keep(self.copying, self._frames.feed(self._buffer[:nbytes]))
         except (OSError, PyroMQError) as exc:
             self._end(exc)
 
@@ -414,7 +391,7 @@ class Feed(asyncio.BufferedProtocol):
             return  # `ended` says why, now or in a moment
         self._wrote_at = time.monotonic()
         self._follower.wrote_at = self._wrote_at
-        report = REPORT.pack(self._follower.end)
+        report = REPORT.pack(self.copying.safe_end)
         if not self._transport.get_write_buffer_size():
             with contextlib.suppress(OSError):
                 report = report[os.write(self._descriptor, report) :]
@@ -432,9 +409,9 @@ class Feed(asyncio.BufferedProtocol):
         self._end(exc or ConnectionResetError("it closed the connection"))
 
     def close(self) -> None:
-        """Read no more. What was kept is dispatched before anybody looks where this log ends."""
+        """Read no more."""
         self._transport.close()
-        self._dispatch()
+        self.copying.close()
 
     def _end(self, exc: Exception) -> None:
         if not self.ended.done():

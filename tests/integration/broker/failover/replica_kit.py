@@ -19,6 +19,7 @@ from pyromq.errors import broker_error
 from pyromq.protocol.codes import ResponseCode
 from pyromq.remoting import format_address, split_address
 from pyromq.store import MessageStore, PutStatus
+from pyromq.store.config import FlushDiskType
 from pyromq.store.metadata.epochs import EPOCH_FILE, EpochTable
 from pyromq.testing import FaultyDisk
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PATIENCE = 20.0
+ASYNC = FlushDiskType.ASYNC_FLUSH
 
 
 async def eventually(condition: Callable[[], object], patience: float = PATIENCE) -> None:
@@ -74,13 +76,13 @@ class Controllers:
 class Replica:
     """One of the group. `lead`, `follow` and `rest` are its roles."""
 
-    def __init__(self, folder, broker_id, controllers=None, *, disk=None, log_file=4096, **config):
+    def __init__(self, folder, broker_id, controllers=None, *, disk=None, log_file=4096, flush=ASYNC, **config):
         self.id = broker_id
         self.root = folder / f"broker{broker_id}"
         self.controllers = controllers or Controllers()
         self.disk = disk or FaultyDisk()
         self.disk.used = 0.1
-        self.log_file = log_file
+        self.log_file, self.flush = log_file, flush
         self.config = FailoverConfig(**config)
         self.replication = ReplicationConfig(transfer_batch=1000)
         self.master: str | None = None
@@ -95,7 +97,9 @@ class Replica:
         self.open()
 
     def open(self):
-        self.store = MessageStore(small(self.root, commit_log_file_size=self.log_file), disk=self.disk)
+        self.store = MessageStore(
+            small(self.root, commit_log_file_size=self.log_file, flush=self.flush), disk=self.disk
+        )
         self.store.open()
         self.epochs = EpochTable(self.root / EPOCH_FILE, self.disk)
         self.epochs.load()

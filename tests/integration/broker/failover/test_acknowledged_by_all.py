@@ -49,7 +49,7 @@ async def test_a_silent_member_holds_up_answers_and_readers_until_it_leaves_the_
 
     # It is connected and takes nothing any more.
     follower = slave.broker._parts.replication._following
-    follower.keep = lambda piece: None
+    follower.keep = lambda copying, pieces: None
     reply = await client.put(b"second")
     assert reply.code == 12
     assert [message.body for message in await client.read()] == [b"first"]

@@ -10,7 +10,9 @@ from tests.integration.broker.failover.replica_kit import PATIENCE, assert_equal
 from tests.unit.store.kit import bodies, sized
 
 from pyromq.broker.failover import following
+from pyromq.broker.replication.config import ReplicationConfig
 from pyromq.protocol.auto_switch import FRAME_HEAD, REPORT, TRANSFER, Epoch, FrameHead, Greeting, Hello
+from pyromq.store.config import FlushDiskType
 from pyromq.store.metadata.epochs import EpochTable
 
 FIRST = Epoch(1, 0)
@@ -47,6 +49,13 @@ class Peer:
                 return await self.reader.read() is not None
             except ConnectionResetError:
                 return True
+
+    async def hear_rest(self):
+        async with asyncio.timeout(PATIENCE):
+            try:
+                return await self.reader.read()
+            except ConnectionResetError:
+                return b""
 
     async def hang_up(self):
         self.writer.close()
@@ -288,7 +297,7 @@ async def test_a_slave_of_rocketmqs_master(replica, played, log):
     while (end := await reported(master)) != 696:
         assert end <= 696
     assert slave.epochs.entries == ((1, 0),)
-    assert slave.store.confirmed == 696
+    await eventually(lambda: slave.store.confirmed == 696)
     assert len(bodies(slave.store)) == 3
 
 
@@ -308,11 +317,69 @@ async def test_rocketmq_names_the_next_epoch_before_it_begins(replica, played, l
     master = await played.slave()
     await greet(master, 696, (1, 0), (2, 464))
     master.say(FrameHead(232, 0, FIRST, 0).encode() + log[:232])
+    await eventually(lambda: slave.end == 232 and not slave.store.torn)  # what is dispatched together is shown together
     master.say(FrameHead(232, 232, Epoch(2, 464), 0).encode() + log[232:464])
     master.say(FrameHead(0, 464, Epoch(2, 464), 300).encode())
     await eventually(lambda: slave.end == 464 and slave.store.confirmed == 232)
     assert slave.epochs.entries == ((1, 0), (2, 464))
     assert len(bodies(slave.store)) == 1
+
+
+async def test_what_comes_together_is_kept_together(replica, played, log):
+    slave = replica(3)
+    kept, keep = [], slave.store.keep_copy
+
+    def counted(offset, *pieces):
+        kept.append(len(pieces))
+        return keep(offset, *pieces)
+
+    slave.store.keep_copy = counted
+    await slave.follow(played.address)
+    master = await played.slave()
+    await greet(master, 696, (1, 0))
+    master.say(FrameHead(0, 0, FIRST, 0).encode())
+    await eventually(lambda: slave.epochs.entries == ((1, 0),) and not slave.epochs.unsaved)
+    master.say(b"".join(FrameHead(232, at, FIRST, 0).encode() + log[at : at + 232] for at in (0, 232, 464)))
+    assert await reported(master) == 696
+    assert kept == [3]
+
+
+@pytest.mark.slow
+async def test_under_sync_flush_a_slave_reports_what_its_disk_has(replica, played, log):
+    slave = replica(3, flush=FlushDiskType.SYNC_FLUSH)
+    slave.replication = ReplicationConfig(heartbeat_interval=100)
+    await slave.follow(played.address)
+    master = await played.slave()
+    await greet(master, 696, (1, 0))
+    master.say(FrameHead(0, 0, FIRST, 0).encode())
+    await eventually(lambda: slave.epochs.entries == ((1, 0),) and not slave.epochs.unsaved)
+    slave.disk.hold_syncs("commitlog")
+    syncs = slave.disk.syncs
+    master.say(FrameHead(232, 0, FIRST, 0).encode() + log[:232])
+    try:
+        await eventually(lambda: slave.end == 232 and slave.disk.is_held.is_set())
+        for at in (232, 464):
+            master.say(FrameHead(232, at, FIRST, 0).encode() + log[at : at + 232])
+        await eventually(lambda: slave.end == 696)
+        assert await reported(master) == 0  # a heartbeat
+    finally:
+        slave.disk.release_syncs()
+    while (end := await reported(master)) < 232:
+        assert end == 0
+    while end < 696:
+        end = await reported(master)
+    assert slave.disk.syncs - syncs <= 2 + 1, "all that came during the first flush shares one"
+
+
+async def test_a_slave_whose_disk_fails_reports_nothing_more(replica, played, log):
+    slave = replica(3, flush=FlushDiskType.SYNC_FLUSH)
+    await slave.follow(played.address)
+    master = await played.slave()
+    await greet(master, 696, (1, 0))
+    slave.disk.fail_syncs(where="commitlog")
+    master.say(FrameHead(696, 0, FIRST, 0).encode() + log)
+    await eventually(lambda: "flush failed" in (slave.following.problem or ""))
+    assert await master.hear_rest() == b""
 
 
 @pytest.mark.slow
