@@ -44,7 +44,9 @@ TOPIC, GROUP = "secret", "theirs"
 FIELDS = {
     **dict.fromkeys(("topic", "b", "originTopic"), TOPIC),
     **dict.fromkeys(("consumerGroup", "group", "groupName", "a", "producerGroup", "srcGroup", "destGroup"), GROUP),
-    **{"compareGroup": GROUP, "filterGroups": GROUP, "topicList": TOPIC},
+    "compareGroup": GROUP,
+    "filterGroups": GROUP,
+    "topicList": TOPIC,
 }
 QUEUE = MessageQueue(topic=TOPIC, broker_name="broker-a", queue_id=0)
 SUBSCRIPTION = SubscriptionData(topic=TOPIC, sub_string="*")
@@ -125,7 +127,7 @@ class Asked:
             return await client.invoke(self.address, request, 5)
 
     async def refuses(self, code, account=None):
-        """Whether access control refuses it; processors have reasons of their own, such as a topic that is not there."""
+        """Whether access control refuses it. Processors have reasons of their own, such as an unknown topic."""
         reply = await self(code, account)
         return reply.code == NO_PERMISSION and (reply.remark or "").startswith(REFUSALS)
 
@@ -139,7 +141,7 @@ async def guarded(tmp_path):
         *("bindAddress=127.0.0.1", "brokerIP1=127.0.0.1", "listenPort=0", "drainSeconds=0", "aclEnable=true"),
         *(f"storePathRootDir={tmp_path / 'store'}", f"brokerConfigPath={tmp_path / 'broker.conf'}"),
         *("mappedFileSizeCommitLog=1m", f"rocketmq.acl.plain.file={file}"),
-        'innerClientAuthenticationCredentials={"accessKey":"%s","secretKey":"%s"}' % ADMIN,
+        f'innerClientAuthenticationCredentials={{"accessKey":"{ADMIN[0]}","secretKey":"{ADMIN[1]}"}}',
     ]
     async with broker.Broker(broker.load_settings(environ={}, sets=sets)) as running:
         yield Asked(f"127.0.0.1:{running.port}")
