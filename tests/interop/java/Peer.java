@@ -82,7 +82,9 @@ public final class Peer {
             } catch (InvocationTargetException e) {
                 say("failed " + number + " " + String.valueOf(e.getCause()).replace('\n', ' '));
             } catch (Throwable e) {
-                say("failed " + number + " " + String.valueOf(e).replace('\n', ' '));
+                // The client says how often it tried, and its cause why that failed.
+                String cause = e.getCause() == null ? "" : " because of " + e.getCause();
+                say("failed " + number + " " + (e + cause).replace('\n', ' '));
             }
         }
         Runtime.getRuntime().halt(0);
