@@ -34,10 +34,12 @@ class RequestGuard:
         self._rules = rules
         self._authority = authority
         self._refusals = refusals
+        # Whether nobody is asked anything, so that there is no need to find out what to ask for.
+        self.is_open = isinstance(authority, Anyone)
 
     def over(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
         """`processors`, each behind this guard. Without access control they are the same ones, which costs nothing."""
-        if isinstance(self._authority, Anyone):
+        if self.is_open:
             return dict(processors)
         return {code: self._guarded(code, processor) for code, processor in processors.items()}
 

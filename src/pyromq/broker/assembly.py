@@ -315,7 +315,7 @@ class Parts:
             **self.replication.table(),
             **ProgressProcessors(context, tables, Progress(context, tables)).table(),
             **CleaningProcessors(store, tables.topics, self._delete_queues).table(),
-            **LookupProcessors(store, tables.clients, tables.filters).table(),
+            **LookupProcessors(store, tables.clients, tables.filters, context.access.guard).table(),
             **AccountProcessors(context).table(),
         }
 

@@ -21,6 +21,7 @@ from pyromq.protocol.headers import ConsumerSendMessageBack
 from pyromq.protocol.names import SCHEDULE_TOPIC, retry_topic
 from pyromq.protocol.permissions import PERM_WRITE
 from pyromq.protocol.record import decode_record
+from pyromq.protocol.rights import Action, on_topic
 from pyromq.store import PutStatus
 
 from .send import FAQ, V3_4_9
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 # The first retry waits for delay level 3, each further one for the next level.
 _FIRST_RETRY_LEVEL = 3
+_CONSUMES = frozenset((Action.SUB,))
 
 
 class SendBackProcessor:
@@ -53,6 +55,7 @@ class SendBackProcessor:
         self._stats = context.stats
         self._live = context.live
         self._delay_levels = delay_levels
+        self._guard = context.access.guard
 
     def table(self) -> dict[int, Processor]:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
@@ -78,6 +81,9 @@ class SendBackProcessor:
             original = decode_record(self._store.message_at(header.offset), check_crc=False)
         except (OffsetOutOfRange, CorruptRecord):
             raise ServerError(f"look message by offset failed, {header.offset}") from None
+        if not self._guard.is_open:
+            # Otherwise a group could have any message of this broker sent to itself.
+            self._guard.require(connection, request, [on_topic(original.topic, _CONSUMES)])
         record = self._next_try(original, header, group, retry.topic_name, request.version)
         origin = original.find_property(props.RETRY_TOPIC) or original.topic
         new = [topic for topic in (retry.topic_name, record.topic) if self._gate.holds(topic)]

@@ -80,8 +80,8 @@ class RawClient:
     seen: list[Reply] = field(default_factory=list)
 
     @classmethod
-    async def connect(cls, port: int) -> RawClient:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def connect(cls, port: int, host: str = "127.0.0.1") -> RawClient:
+        return cls(*await asyncio.open_connection(host, port))
 
     def send(self, data: bytes) -> None:
         self.writer.write(data)

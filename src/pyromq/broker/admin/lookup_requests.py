@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyromq.errors import OffsetOutOfRange, ServerError
+from pyromq.protocol import properties as props
 from pyromq.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody, QuerySubscriptionResponseBody
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.headers import (
@@ -16,6 +17,9 @@ from pyromq.protocol.headers import (
     QuerySubscriptionByConsumer,
     ViewMessage,
 )
+from pyromq.protocol.names import BROKER_ONLY_TOPICS
+from pyromq.protocol.record import decode_record
+from pyromq.protocol.rights import Action, on_topic
 from pyromq.store.format import ENTRY, MAX_EXT_ADDRESS
 from pyromq.store.metadata.json_text import pretty
 
@@ -25,6 +29,7 @@ from ..pull import tags_of_subscription
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyromq.auth import RequestGuard
     from pyromq.protocol.bodies import SubscriptionData
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
 # Maximum queue entries per answer; to get more, ask again after the last one.
 MAX_ENTRIES = 10_000
 
+_READS = frozenset((Action.SUB, Action.GET))
 _NO_MESSAGE = "can not find message, maybe time range not correct"
 _NO_FILTER = "null"  # the expression of a subscription that has none
 
@@ -45,8 +51,9 @@ _NO_FILTER = "null"  # the expression of a subscription that has none
 class LookupProcessors:
     """Finds messages, and the subscriptions of a group."""
 
-    def __init__(self, store: MessageStore, clients: Clients, filters: Filters) -> None:
+    def __init__(self, store: MessageStore, clients: Clients, filters: Filters, guard: RequestGuard) -> None:
         self._store = store
+        self._guard = guard
         self._clients = clients
         self._filters = filters
 
@@ -72,6 +79,9 @@ class LookupProcessors:
             record = self._store.message_at(offset)
         except OffsetOutOfRange:
             raise ServerError(f"can not find message by the offset, {offset}") from None
+        if not self._guard.is_open:
+            # Which topic a client names says nothing about the message that it gets.
+            self._guard.require(connection, request, [on_topic(_topic_of(record), _READS)])
         return request.reply(body=record)
 
     def queue_entries(self, connection: Connection, request: Command) -> Command:
@@ -167,3 +177,10 @@ def _bits(bitmap: bytes) -> str:
     """The last bit first, eight bytes to a line as counted from the end."""
     lines = (bitmap[at : at + 8] for at in range(0, len(bitmap), 8))
     return "".join("".join(f"{byte:08b}" for byte in reversed(line)) + "\n" for line in reversed(list(lines)))
+
+
+def _topic_of(record: memoryview) -> str:
+    """The topic of a message, also while the broker keeps it elsewhere."""
+    message = decode_record(record, check_crc=False)
+    kept_back = message.topic in BROKER_ONLY_TOPICS
+    return (message.find_property(props.REAL_TOPIC) if kept_back else None) or message.topic

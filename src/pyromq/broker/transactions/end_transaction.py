@@ -17,9 +17,10 @@ from pyromq.protocol.headers import EndTransaction, ResumeCheckHalfMessage
 from pyromq.protocol.ids import decode_offset_message_id
 from pyromq.protocol.names import HALF_TOPIC
 from pyromq.protocol.record import decode_record
+from pyromq.protocol.rights import Action, on_topic
 from pyromq.store import PutStatus
 
-from .half_messages import comes_too_late, committed, objection, resumed
+from .half_messages import as_sent, comes_too_late, committed, objection, resumed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +51,7 @@ _FAILURES = {
     PutStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, "the message is illegal"),
     PutStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, "the message is illegal"),
 }
+_SENDS = frozenset((Action.PUB,))
 _UNKNOWN_ERROR = (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR")
 
 # Properties that mean a message may be delayed.
@@ -85,6 +87,7 @@ class TransactionProcessors:
         self._live = context.live
         self._clock = context.clock
         self._placed = placed
+        self._guard = context.access.guard
         self._store_host = context.store_host
 
     def table(self) -> dict[int, Processor]:
@@ -113,6 +116,8 @@ class TransactionProcessors:
         wrong = objection(half, header)
         if wrong is not None:
             raise ServerError(wrong)
+        if not self._guard.is_open:
+            self._guard.require(connection, request, [on_topic(as_sent(half).topic, _SENDS)])
         end = _End(self, connection, request, half)
         if header.commit_or_rollback == sysflag.COMMIT:
             self._commit(half, end)

@@ -1,17 +1,17 @@
-"""`admin.acl`: who may do what. 4.9 brokers have accounts (50 to 53), 5.x brokers users and policies (3001-3010).
+"""`admin.acl`: who may do what. 4.9 brokers have accounts (50 to 54), 5.x brokers users and policies (3001-3010).
 
 A broker without access control, or of the other line, refuses these requests: RequestCodeNotSupported. Each broker
-keeps its own list; a change goes to `brokers`, to the masters of a cluster, or to all masters.
+keeps its own list. A change goes to `brokers`, to a cluster, or to all: to masters, and one of accounts to slaves, too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from pyromq.errors import BrokerError, RemoteProtocolError
 from pyromq.protocol import fastjson
-from pyromq.protocol.bodies import DataVersion
+from pyromq.protocol.bodies import AclConfig, DataVersion
 from pyromq.protocol.bodies.base import Body, written
 from pyromq.protocol.bodies.conversion import convert
 from pyromq.protocol.codes import RequestCode, ResponseCode
@@ -38,16 +38,19 @@ _SEPARATOR = ","
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A 4.9 account. Permissions are DENY, PUB, SUB or PUB|SUB; for topics and groups, `name=PUB`."""
+    """A 4.9 account. Permissions are DENY, PUB, SUB or PUB|SUB; for topics and groups, `name=PUB`.
+
+    What is None stays as it is at brokers of ours. RocketMQ needs the secret, and takes `admin` for False.
+    """
 
     access_key: str
-    secret_key: str
-    white_remote_address: str = ""
-    admin: bool = False
-    default_topic_perm: str = "DENY"
-    default_group_perm: str = "DENY"
-    topic_perms: tuple[str, ...] = ()
-    group_perms: tuple[str, ...] = ()
+    secret_key: str | None = None
+    white_remote_address: str | None = ""
+    admin: bool | None = False
+    default_topic_perm: str | None = "DENY"
+    default_group_perm: str | None = "DENY"
+    topic_perms: tuple[str, ...] | None = ()
+    group_perms: tuple[str, ...] | None = ()
 
     def __repr__(self) -> str:
         # The secret stays out of logs and tracebacks.
@@ -56,13 +59,17 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class AclVersion:
-    """The versions of a broker's accounts: one per file, and `version`, which 4.9.7 updates only at its start."""
+    """The versions of a broker's accounts: one per file, and `version`, which 4.9.7 updates only at its start.
+
+    `errors` say why a file is not in effect as it is, by its path; brokers of ours tell.
+    """
 
     broker_name: str
     address: str
     cluster: str
     version: DataVersion
     files: dict[str, DataVersion]
+    errors: dict[str, str] = field(default_factory=dict)
 
 
 # 5.x
@@ -156,18 +163,18 @@ class AclAdmin:
             admin=account.admin,
             default_topic_perm=account.default_topic_perm,
             default_group_perm=account.default_group_perm,
-            topic_perms=_SEPARATOR.join(account.topic_perms) or None,
-            group_perms=_SEPARATOR.join(account.group_perms) or None,
+            topic_perms=None if account.topic_perms is None else _joined(account.topic_perms),
+            group_perms=None if account.group_perms is None else _joined(account.group_perms),
         )
         what = f"set account {account.access_key}"
-        return await self._change(what, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header, None, cluster, brokers)
+        return await self._change_everywhere(what, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header, cluster, brokers)
 
     async def delete_account(
         self, access_key: str, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
         header = DeleteAclConfig(access_key)
         what = f"delete account {access_key}"
-        return await self._change(what, RequestCode.DELETE_ACL_CONFIG, header, None, cluster, brokers)
+        return await self._change_everywhere(what, RequestCode.DELETE_ACL_CONFIG, header, cluster, brokers)
 
     async def versions(
         self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
@@ -177,7 +184,19 @@ class AclAdmin:
         async def ask(address: str) -> AclVersion:
             return _version(await self._requests.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO))
 
-        answers = await fan_out(await self._addresses.masters(cluster, brokers), ask, "versions of accounts")
+        answers = await fan_out(await self._addresses.everyone(cluster, brokers), ask, "versions of accounts")
+        return answers.check(answers.results)
+
+    async def accounts(
+        self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+    ) -> dict[str, AclConfig]:
+        """The accounts and white addresses of each broker, by address. 4.9.8 and 5.2 do not tell (54)."""
+
+        async def ask(address: str) -> AclConfig:
+            reply = await self._requests.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
+            return AclConfig.decode(reply.body_bytes)
+
+        answers = await fan_out(await self._addresses.everyone(cluster, brokers), ask, "accounts")
         return answers.check(answers.results)
 
     async def set_white_addresses(
@@ -189,9 +208,9 @@ class AclAdmin:
         brokers: str | Iterable[str] | None = None,
     ) -> list[str]:
         """Allow everything from these addresses. `file` names one of several that a broker reads."""
-        header = UpdateGlobalWhiteAddresses(_SEPARATOR.join(addresses), file)
+        header = UpdateGlobalWhiteAddresses(_joined(addresses), file)
         code = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
-        return await self._change("set white addresses", code, header, None, cluster, brokers)
+        return await self._change_everywhere("set white addresses", code, header, cluster, brokers)
 
     # Users of 5.x
 
@@ -274,6 +293,11 @@ class AclAdmin:
         header = AclFilter(subject, resource)
         return _list(Acl, await self._requests.ask(address, RequestCode.AUTH_LIST_ACL, header))
 
+    async def _change_everywhere(
+        self, what: str, code: int, header: Header, cluster: str | None, brokers: str | Iterable[str] | None
+    ) -> list[str]:
+        return await self._requests.tell(what, await self._addresses.everyone(cluster, brokers), code, header, None)
+
     async def _change(
         self,
         what: str,
@@ -286,10 +310,16 @@ class AclAdmin:
         return await self._requests.tell(what, await self._addresses.masters(cluster, brokers), code, header, body)
 
 
+def _joined(texts: Iterable[str]) -> str:
+    # RocketMQ splits an empty text into one empty name, and a comma into none.
+    return _SEPARATOR.join(texts) or _SEPARATOR
+
+
 def _version(reply: Command) -> AclVersion:
     header = reply.header(GetAclInfoReply)
     files = fastjson.loads(header.all_acl_file_version) if header.all_acl_file_version else {}
-    if not isinstance(files, dict):
+    errors = fastjson.loads(header.file_errors) if header.file_errors else {}
+    if not isinstance(files, dict) or not isinstance(errors, dict):
         raise RemoteProtocolError("the versions of the account files are not a JSON object")
     return AclVersion(
         broker_name=header.broker_name,
@@ -297,6 +327,7 @@ def _version(reply: Command) -> AclVersion:
         cluster=header.cluster_name,
         version=DataVersion.decode(header.version.encode()) if header.version else DataVersion(),
         files={str(path): convert(DataVersion, version) for path, version in files.items()},
+        errors={str(path): str(error) for path, error in errors.items()},
     )
 
 

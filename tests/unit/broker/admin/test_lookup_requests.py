@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from tests.unit.store.kit import FOREVER, T0, Stores, put
 
+from pyromq.auth import Anyone, RequestGuard
+from pyromq.auth.refusals import Refusals
 from pyromq.broker.admin import lookup_requests
 from pyromq.broker.admin.lookup_requests import LookupProcessors
 from pyromq.broker.clients.connected import Clients
 from pyromq.broker.config import BrokerConfig, LiveConfig
 from pyromq.broker.filters.consumer_filters import Filters
+from pyromq.broker.requests import RULES
 from pyromq.errors import MissingField, ServerError
 from pyromq.protocol.bodies import (
     ConsumerData,
@@ -34,6 +37,7 @@ class Peer:
 
 
 PEER: Any = Peer()
+OPEN = RequestGuard(RULES, Anyone(), Refusals())
 SUBSCRIPTION = SubscriptionData(topic="T", sub_string="A", sub_version=3)
 
 
@@ -56,7 +60,7 @@ def clients():
 
 @pytest.fixture
 def ask(store, clients):
-    table = LookupProcessors(store, clients, no_filters()).table()
+    table = LookupProcessors(store, clients, no_filters(), OPEN).table()
 
     def ask(code, header, **ext):
         request = Command.request(code, header)
@@ -138,7 +142,7 @@ def test_without_an_index_nothing_is_found(stores, clients):
     store = stores.open(index=False)
     put(store, b"a", keys="k")
     request = Command.request(RequestCode.QUERY_MESSAGE, QueryMessage("T", "k", 32, 0, FOREVER))
-    assert LookupProcessors(store, clients, no_filters()).by_key(PEER, request).code == 22
+    assert LookupProcessors(store, clients, no_filters(), OPEN).by_key(PEER, request).code == 22
 
 
 def test_at_most_64_messages_are_returned_the_newest_of_them(store, query):
