@@ -137,10 +137,19 @@ class Parts:
                 ha_address=ha_address,
                 masters=self._masters,
                 seek=self.registration.ask_for_master,
-                arrived=self._arrived,
+                arrived=self._came_from_master,
             )
             if member is None
-            else GroupReplication(member, live, store, client, self.registration, clock, arrived=self._arrived)
+            else GroupReplication(
+                member,
+                live,
+                store,
+                client,
+                self.registration,
+                clock,
+                arrived=self._arrived,
+                dispatched=self._copied,
+            )
         )
         self.replication = replication
         # Whether name servers are told: they must not send clients to a broker that has no role.
@@ -447,6 +456,14 @@ class Parts:
     def _arrived(self, queue: ConsumeQueue) -> None:
         self.pulls.arrived(queue)
         self._pops.arrived(queue)
+
+    def _copied(self, queue: ConsumeQueue) -> None:
+        assert self.metadata is not None, "only a slave copies"
+        self.metadata.dispatched(queue)
+
+    def _came_from_master(self, queue: ConsumeQueue) -> None:
+        self._copied(queue)
+        self._arrived(queue)
 
     # What follows from a change
 

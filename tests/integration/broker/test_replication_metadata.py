@@ -76,6 +76,23 @@ async def test_topics_and_groups_of_a_slave_are_its_masters_in_its_files(group):
     await reader.until(lambda: _has_no_group(reader))
 
 
+async def test_a_young_topic_is_copied_with_its_first_message(group):
+    client = await (await group.start("master", MASTER)).connect()
+    await client.create_topic("old")
+    reader = await (await group.start("slave", *SLAVE, "slaveSyncInterval=600000")).connect()
+    await reader.until(lambda: knows_topic(reader, "old"))
+    await client.create_topic("young", read=9, write=9)
+    assert (await client.call(200, body=retries(3))).code == 0
+    await client.sent(topic="young")
+
+    async def copied():
+        topics = (await reader.call(21)).json["topicConfigTable"]
+        groups = (await reader.call(201)).json["subscriptionGroupTable"]
+        return topics.get("young", {}).get("readQueueNums") == 9 and groups.get(GROUP, {}).get("retryMaxTimes") == 3
+
+    await eventually(copied)
+
+
 async def _has_no_group(client):
     return GROUP not in (await client.call(201)).json["subscriptionGroupTable"]
 

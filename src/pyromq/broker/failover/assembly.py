@@ -34,7 +34,10 @@ _ASK_AGAIN = 1.0  # seconds between two questions where the master takes slaves
 
 
 class GroupReplication:
-    """Replication in the role that `member` has now. `arrived` is told each queue of which consumers see more."""
+    """Replication in the role that `member` has now. `arrived` is told each queue of which consumers see more.
+
+    A slave's `dispatched` is told each queue that got messages, whether or not consumers may see them.
+    """
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class GroupReplication:
         clock: Callable[[], int],
         *,
         arrived: Callable[[ConsumeQueue], None],
+        dispatched: Callable[[ConsumeQueue], None],
     ) -> None:
         def config() -> FailoverConfig:
             return live.settings[FailoverConfig]
@@ -88,6 +92,7 @@ class GroupReplication:
                 config=config,
                 replication=replication,
                 arrived=arrived,
+                dispatched=dispatched,
                 paused=member.paused,
             )
         master = Master(store.log, Slaves(), replication) if self._leading is None else self._leading.master

@@ -60,7 +60,7 @@ class Following:
     """Follows the master of its group while it `run`s.
 
     `master` gives where it listens for slaves, None while that is unknown. `arrived` is told each queue of which
-    consumers see more. `paused` runs what may take long.
+    consumers see more, `dispatched` each one that got messages. `paused` runs what may take long.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Following:
         config: Callable[[], FailoverConfig],
         replication: Callable[[], ReplicationConfig],
         arrived: Callable[[ConsumeQueue], None],
+        dispatched: Callable[[ConsumeQueue], None] = lambda queue: None,
         paused: Paused,
     ) -> None:
         self._store = store
@@ -82,6 +83,7 @@ class Following:
         self._config = config
         self._replication = replication
         self._arrived = arrived
+        self._tell = dispatched
         self._paused = paused
         self._retry = _FIRST_RETRY
         # What operators see: the master that is followed, since when, and what is wrong.
@@ -220,7 +222,7 @@ class Following:
 
     def copying(self, report: Callable[[], None], failed: Callable[[Exception], None]) -> Copying:
         """What keeps the log that comes over one connection."""
-        return Copying(self._store, report=report, dispatched=lambda queues: self._show(), failed=failed)
+        return Copying(self._store, report=report, dispatched=self._dispatched, failed=failed)
 
     def keep(self, copying: Copying, pieces: Sequence[Piece]) -> None:
         """Keep pieces of the master's log. RemoteProtocolError if one does not continue this one, OSError by the disk.
@@ -233,6 +235,11 @@ class Following:
         self._confirmed = pieces[-1].head.confirmed
         if not copying.is_dispatching:
             self._show()
+
+    def _dispatched(self, queues: list[ConsumeQueue]) -> None:
+        for queue in queues:
+            self._tell(queue)
+        self._show()
 
     def _show(self) -> None:
         """Let readers see what is confirmed. Of what has no entries yet they would never see anything."""

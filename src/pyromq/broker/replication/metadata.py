@@ -6,6 +6,9 @@ offsets are merged: what was committed here while the master was away stays unti
 How far the master has delivered delayed messages is another matter. If it dies, what it delivered last may never have
 come here; a slave that became master and believed it to be delivered would lose it. So such progress is taken only once
 the log here holds, on disk, all that the master's log held when it was told.
+
+All of it is copied once in a while. But a message of a topic that is unknown here shows that something is new: then
+topics and groups are copied at once, or a slave that becomes master now would have to guess what the topic was like.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from pyromq.remoting import RemotingClient
     from pyromq.store import MessageStore
+    from pyromq.store.queues.consume_queue import ConsumeQueue
 
     from ..context import Tables
     from ..kept_files import BrokerState
@@ -49,6 +53,7 @@ BodyT = TypeVar("BodyT", bound=Body)
 _UNKNOWN = 0.5  # seconds between two looks whether the master is known by now
 _ASK = 3.0
 _LOOK, _LOOKS = 0.02, 150  # whether the log has arrived
+_AGAIN = 0.2  # seconds between two copies for young topics
 _STEP = 1000  # groups whose offsets are merged in one turn
 
 
@@ -87,29 +92,62 @@ class MetadataCopy:
         self._schedule = schedule
         self._timers = timers
         self._failing: set[str] = set()  # what was said to have failed
+        # An answer that was overtaken would bring back what the master had before.
+        self._turn = asyncio.Lock()
+        self._is_wanted = asyncio.Event()
+        # Topics that were looked for since the last regular copy. The master does not have them all: light queues have
+        # messages under names of their own.
+        self._sought: set[str] = set()
 
     async def run(self) -> None:
         """Copy from whichever master there is, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._copy_young(), name="copy young topics")
+            while True:
+                address = self._master()
+                if address is None:
+                    await asyncio.sleep(_UNKNOWN)
+                    continue
+                self._sought.clear()
+                await self.copy(address)
+                await asyncio.sleep(self._interval() / 1000)
+
+    def dispatched(self, queue: ConsumeQueue) -> None:
+        """A message came to this queue. If its topic is unknown, the master is asked for it at once."""
+        topic = queue.topic
+        if topic not in self._tables.topics and topic not in self._sought:
+            self._sought.add(topic)
+            self._is_wanted.set()
+
+    async def _copy_young(self) -> None:
         while True:
+            await self._is_wanted.wait()
+            self._is_wanted.clear()
             address = self._master()
-            if address is None:
-                await asyncio.sleep(_UNKNOWN)
-                continue
-            await self.copy(address)
-            await asyncio.sleep(self._interval() / 1000)
+            if address is not None:
+                await self._copy_tables(address)
+                self._state.save_soon()
+            await asyncio.sleep(_AGAIN)
 
     async def copy(self, address: str) -> None:
         """Copy everything once, and have it saved. What fails is logged once, and does not keep the rest from it."""
-        if not await self._try("settings", address, self._connect):
+        if not await self._copy_tables(address):
             return
-        if not await self._try("topics", address, self._copy_topics) and self._epoch():
-            return  # nobody knows whether that is the master
-        await self._try("groups", address, self._copy_groups)
         await self._try("consumer offsets", address, self._copy_offsets)
         await self._try("request modes", address, self._copy_modes)
         self._state.save_soon()
         await self._try("progress of delayed messages", address, self._copy_progress)
         self._state.save_soon()
+
+    async def _copy_tables(self, address: str) -> bool:
+        """Copy topics and groups. False if that is not the master, as far as anybody knows."""
+        async with self._turn:
+            if not await self._try("settings", address, self._connect):
+                return False
+            if not await self._try("topics", address, self._copy_topics) and self._epoch():
+                return False
+            await self._try("groups", address, self._copy_groups)
+            return True
 
     async def _try(self, what: str, address: str, copy: Callable[[str], Awaitable[object]]) -> bool:
         try:

@@ -120,3 +120,26 @@ async def test_a_topic_that_a_new_master_never_heard_of_has_the_queues_of_new_to
     await is_master(second)
     client = await second.connect()
     await client.sent(b"two", topic="young", queue_id=3)
+
+
+@pytest.mark.slow
+async def test_a_new_master_knows_a_young_topic(group):
+    """It would restore it by its queues, with as many as new topics have."""
+    sets = ("slaveSyncInterval=600000",)
+    old = await group.start("a", *sets)
+    await is_master(old)
+    new = await group.start("b", *sets)
+    await is_slave(new)
+    await in_sync(old, 1, 2)
+    client = await old.connect()
+    await client.create_topic("young", read=9, write=9)
+    await client.sent(topic="young")
+
+    async def knows():
+        topic = new.broker._parts.tables.topics.get("young")
+        return topic is not None and topic.read_queue_nums == 9
+
+    await eventually(knows)
+    await group.stop("a")
+    await is_master(new)
+    assert await knows()
