@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # Seconds to tell the name servers that the broker is leaving, before it answers held pulls.
+_LOOK = 1.0  # seconds between two looks whether the last client has gone
 _HEARD = 0.5
 # Seconds for a master that stops to become a slave of another.
 _HAND_OVER = 3.0
@@ -278,9 +279,12 @@ class Broker(Service):
         await leaving
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(drain):
-                while ports.connections:
+                while ports.clients:
                     self._connection_closed.clear()
-                    await self._connection_closed.wait()
+                    # Who is a client may also show by what it asks.
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK):
+                            await self._connection_closed.wait()
         ports.stop_listening()
         await asyncio.gather(parts.finish(_FINISH), ports.finish(_FINISH))
 

@@ -12,8 +12,10 @@ import dataclasses
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
+from weakref import WeakSet
 
 from pyromq.errors import ConfigError, ServiceNotAvailable
+from pyromq.protocol.codes import RequestCode
 from pyromq.remoting import RemotingServer, UnfinishedFrames, body_limits
 from pyromq.remoting.addresses import VIP_PORT_OFFSET
 from pyromq.remoting.listening import ListeningSocket
@@ -29,6 +31,16 @@ if TYPE_CHECKING:
     from pyromq.remoting.endpoint import Lateness
 
 HA_PORT_OFFSET = 1
+
+# Only other brokers of a group ask these, and controllers.
+_OF_PEERS = frozenset(
+    (
+        RequestCode.GET_ALL_DELAY_OFFSET,
+        RequestCode.GET_TIMER_CHECK_POINT,
+        RequestCode.EXCHANGE_BROKER_HA_INFO,
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+    )
+)
 
 # With a port of the system's choice the other two follow from it, and may be taken.
 _ATTEMPTS = 50
@@ -64,6 +76,7 @@ class Ports:
         self._ha: ListeningSocket | None = None
         self._slave_connected: Callable[[socket.socket], None] = _send_away
         self._open = AsyncExitStack()
+        self._peers: WeakSet[Connection] = WeakSet()
         # Set while requests are served, and not held.
         self._held = asyncio.Event()
         self._held.set()
@@ -117,8 +130,9 @@ class Ports:
         return self._ha.address[1]
 
     @property
-    def connections(self) -> frozenset[Connection]:
-        return frozenset().union(*(server.connections for server in self._servers))
+    def clients(self) -> frozenset[Connection]:
+        """The connections of clients. Those of other brokers and of controllers stay until this broker is gone."""
+        return frozenset().union(*(server.connections for server in self._servers)) - frozenset(self._peers)
 
     def serve(self, processors: Mapping[int, Processor], lateness: Lateness | None = None) -> None:
         """Answer requests with these from now on, but for those that `lateness` refuses; first those that were held."""
@@ -134,10 +148,18 @@ class Ports:
             self._set(dict.fromkeys(RULES, self._wait))
 
     def _set(self, processors: Mapping[int, Processor]) -> None:
+        processors = {**processors, **{code: self._by_peer(processors[code]) for code in _OF_PEERS & processors.keys()}}
         self._processors.clear()
         self._processors.update(processors)
         self._vip_processors.clear()
         self._vip_processors.update((code, each) for code, each in processors.items() if RULES[code].on_vip_port)
+
+    def _by_peer(self, processor: Processor) -> Processor:
+        def serve(connection: Connection, request: Command) -> Command | Awaitable[Command | None] | None:
+            self._peers.add(connection)
+            return processor(connection, request)
+
+        return serve
 
     async def _wait(self, connection: Connection, request: Command) -> Command | None:
         await self._held.wait()

@@ -77,8 +77,10 @@ async def test_topics_and_groups_of_a_slave_are_its_masters_in_its_files(group):
 
 
 async def test_a_young_topic_is_copied_with_its_first_message(group):
-    client, reader = await pair(group, "slaveSyncInterval=600000")
-    await reader.until(lambda: knows_topic(reader, "TBW102"))
+    client = await (await group.start("master", MASTER)).connect()
+    await client.create_topic("old")
+    reader = await (await group.start("slave", *SLAVE, "slaveSyncInterval=600000")).connect()
+    await reader.until(lambda: knows_topic(reader, "old"))
     await client.create_topic("young", read=9, write=9)
     assert (await client.call(200, body=retries(3))).code == 0
     await client.sent(topic="young")

@@ -44,7 +44,7 @@ async def test_a_request_is_served_from_the_moment_on_that_somebody_serves_it():
         for port in (ports.port, ports.port - 2):
             reply = await client.invoke(f"127.0.0.1:{port}", Command.request(RequestCode.HEART_BEAT))
             assert (reply.code, reply.remark) == (ResponseCode.SUCCESS, "served")
-        assert len(ports.connections) == 2
+        assert len(ports.clients) == 2
 
 
 async def test_ports_are_taken_and_refuse_connections_until_somebody_listens():
@@ -85,7 +85,7 @@ async def test_requests_under_way_are_waited_for():
         ports.serve({RequestCode.HEART_BEAT: slow})
         ports.listen()
         asking = asyncio.create_task(client.invoke(f"127.0.0.1:{ports.port}", Command.request(RequestCode.HEART_BEAT)))
-        while not ports.connections:  # noqa: ASYNC110 - nobody tells
+        while not ports.clients:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
         await ports.finish(0.05)
         assert not asking.done()

@@ -143,3 +143,22 @@ async def test_a_new_master_knows_a_young_topic(group):
     await group.stop("a")
     await is_master(new)
     assert await knows()
+
+
+@pytest.mark.slow
+async def test_a_stop_waits_for_clients_but_not_for_brokers_and_controllers(group):
+    master = await group.start("a", "drainSeconds=25")
+    await is_master(master)
+    slave = await group.start("b", "drainSeconds=25")
+    await is_slave(slave)
+    await in_sync(master, 1, 2)
+
+    async def copies():
+        return HALF_TOPIC in slave.broker._parts.tables.topics
+
+    await eventually(copies)
+    began = time.monotonic()
+    await group.stop("a")
+    await is_master(slave)
+    await group.stop("b")
+    assert time.monotonic() - began < 20
