@@ -23,7 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rounds", default=12, type=int, help="how often each crash test lets a store crash, or a chaos test a group"
     )
     group.addoption("--seed", default=None, type=int, help="the chance that crash tests run by")
-    group.addoption("--faults", default=None, help="words that the faults of `make chaos` must have, as 'controller'")
+    group.addoption(
+        "--faults", default=None, help="words that the faults of `make chaos` must have, as 'power,controller'"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,6 +1,6 @@
 """`pyromq broker` on a disk that can lose power or fill up, with a clock that can jump.
 
-python -m tests.chaos.broker_process <store folder> <arguments of pyromq broker>
+python -m tests.chaos.broker_process <store folder> <host to connect from> <arguments of pyromq broker>
 
 Orders come as lines on stdin:
 
@@ -12,6 +12,8 @@ Orders come as lines on stdin:
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import functools
 import os
@@ -20,8 +22,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyromq.testing.power import RecordingDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # The exit codes of a process whose power failed, and of one whose test has died.
 LOST_POWER, ORPHANED = 77, 78
@@ -88,12 +94,33 @@ def obey(disk: ChaosDisk, clock: Clock) -> None:
     os._exit(ORPHANED)  # whoever gave the orders is gone
 
 
-def main(folder: Path, arguments: list[str]) -> int:
+def connect_from(host: str) -> None:
+    """Let every connection to this machine come from `host`, so that the other end sees whose it is."""
+    loops: list[Any] = [asyncio.BaseEventLoop]
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        loops.append(uvloop.Loop)
+    for loop in loops:
+        loop.create_connection = _from(host, loop.create_connection)
+
+
+def _from(own: str, connect: Callable[..., Any]) -> Callable[..., Any]:
+    async def create_connection(self: Any, protocol: Any, host: Any = None, port: Any = None, **how: Any) -> Any:
+        if str(host).startswith("127."):
+            how.setdefault("local_addr", (own, 0))
+        return await connect(self, protocol, host, port, **how)
+
+    return create_connection
+
+
+def main(folder: Path, host: str, arguments: list[str]) -> int:
     clock = Clock()
     time.time, time.time_ns = clock.time, clock.time_ns
     from pyromq.broker import Broker
     from pyromq.cli.servers import broker
 
+    connect_from(host)
     folder.mkdir(parents=True, exist_ok=True)
     disk = ChaosDisk(folder)
     vars(broker)["Broker"] = functools.partial(Broker, disk=disk)
@@ -102,4 +129,4 @@ def main(folder: Path, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,10 +17,9 @@ from pyromq.store.metadata.epochs import EPOCH_FILE
 from pyromq.store.scan import scan
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.chaos.group import Group, Member
+    from tests.chaos.group import Group
     from tests.chaos.load import Records
+    from tests.chaos.server import Member
 
 EQUAL_WITHIN = 60.0
 CONSUMED_WITHIN = 90.0
@@ -66,21 +64,6 @@ def epochs_of(member: Member) -> list[tuple[int, int]]:
     return [(int(epoch), int(start)) for epoch, _, start in pairs]
 
 
-def masters(journal: Path) -> dict[int, str]:
-    """The addresses of the masters by epoch, as the controller has decided."""
-    addresses: dict[int, str] = {}
-    chosen: dict[int, str] = {}
-    for line in (journal / "journal").read_text().splitlines():
-        decision = json.loads(line.partition(" ")[2])
-        event = decision.get("event", {})
-        match event.get("eventType"):
-            case "APPLY_BROKER_ID_EVENT":
-                addresses[event["newBrokerId"]] = event["brokerAddress"]
-            case "ELECT_MASTER_EVENT" if event.get("newMasterBrokerId") is not None:
-                chosen[decision["masterEpoch"]] = addresses[event["newMasterBrokerId"]]
-    return chosen
-
-
 async def check(group: Group, records: Records) -> list[str]:
     """Wait until the logs are equal and everything is consumed; gives what is wrong."""
     await _equal(group)
@@ -93,7 +76,7 @@ async def check(group: Group, records: Records) -> list[str]:
     violations += acknowledged_and_gone(records, log)
     violations += seen_and_gone(records, log)
     violations += out_of_order(records)
-    violations += taken_by_others(records, epochs_of(group.members[0]), masters(group.journal))
+    violations += taken_by_others(records, epochs_of(group.members[0]), await group.masters())
     if violations:
         return violations
     try:

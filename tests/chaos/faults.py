@@ -5,36 +5,51 @@ from __future__ import annotations
 import asyncio
 import signal
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING
+
+from tests.chaos.lines import Line
 
 from pyromq.testing.proxy import Way
 
 if TYPE_CHECKING:
-    from random import Random
-
-    from tests.chaos.group import Group, Member, Server
+    from tests.chaos.group import Group
+    from tests.chaos.server import Member, Server
     from tests.chaos.tally import Tally
 
-    from pyromq.testing import Proxy
-
-LINES = ("client", "slave", "controller")
 ROLES = ("master", "slave")
+# What a broker's line leads to; "peer" is one other broker, "world" is everybody.
+LINES = ("client", "slave", "peer", "controller", "name server", "world")
 
-OF_A_BROKER = ("kill", "kill", "stop", "stop", "disk full", "clock jump")
-OF_A_LINE = ("reset", "cut", "silence", "silence there", "silence back", "delay", "break in a message")
-OF_THE_GROUP = ("kill of the controller", "stop of the controller", "rolling restart", "election by hand")
-OF_OTHERS = ("kill of the name server",)
-# After these a broker lacks what it had. So they come first, when all brokers have everything, and with nothing that
-# could take away the brokers that still have it: who loses all copies at once has lost them.
+OF_A_BROKER = ("kill", "kill", "kill", "stop", "stop", "stop", "disk full", "disk full", "clock jump", "clock jump")
+OF_A_LINE = ("reset", "cut", "silence", "silence there", "silence back", "delay", "loss", "break in a message")
+OF_SERVERS = tuple(f"{what} of the {whom}" for what in ("kill", "stop") for whom in ("controller", "name server"))
+OF_THE_GROUP = ("rolling restart", "election by hand")
+# After these a broker lacks what it had, and others must still have it. Under ASYNC_FLUSH an acknowledged message is in
+# the memory of the in-sync set only, and who is replaced has nothing: then what befalls others waits until the set is
+# without that broker, or else it may be the first to come back and be elected. Those who decide may be gone at any
+# time: without them nobody leaves the set.
 LOSING = ("power failure", "replacement")
-BESIDE_LOSING = ("delay", "clock", "kill of the controller", "stop of the controller")
 
+# With one controller; "the controller" is the one that leads.
 KINDS = (
     *(f"{what} of the {role}" for what in OF_A_BROKER for role in ROLES),
     *(f"{what} on the {line} line of the {role}" for what in OF_A_LINE for line in LINES for role in ROLES),
-    *(what for what in OF_THE_GROUP for _ in range(4)),
-    *OF_OTHERS,
-    *(f"{what} of the {role}" for what in LOSING for role in ROLES for _ in range(3)),
+    *(f"{what} on the name server line of the client" for what in OF_A_LINE),
+    *(what for what in (*OF_SERVERS, *OF_THE_GROUP) for _ in range(5)),
+    *(f"{what} of the {role}" for what in LOSING for role in ROLES for _ in range(6)),
+)
+
+IN_ETCD = ("etcd leader", "etcd follower")
+# With three controllers and etcd.
+ETCD_KINDS = (
+    *KINDS,
+    *(f"kill of the {whom}" for whom in ("other controller", *IN_ETCD) for _ in range(5)),
+    *(f"stop of the {whom}" for whom in ("other controller", *IN_ETCD) for _ in range(5)),
+    *(f"rolling restart of the {whom}" for whom in ("controllers", "etcd members") for _ in range(3)),
+    *("kill of the etcd majority" for _ in range(3)),
+    *(f"{what} on the etcd line of the controller" for what in OF_A_LINE for _ in range(2)),
+    *(f"{what} on the peer line of the {whom}" for what in OF_A_LINE for whom in IN_ETCD),
 )
 
 
@@ -47,6 +62,9 @@ class Fault:
     lasts: float
     seed: int  # of whatever else is left to chance
 
+    def __str__(self) -> str:
+        return f"{self.kind} (after {self.after:.1f} s, for {self.lasts:.1f} s)"
+
 
 def faults_of_round(chance: Random, kinds: list[str]) -> list[Fault]:
     """One to three faults, at once or one after the other."""
@@ -54,43 +72,62 @@ def faults_of_round(chance: Random, kinds: list[str]) -> list[Fault]:
     chosen = chance.sample(kinds, min(len(kinds), chance.choice((1, 1, 2, 2, 3))))
     losing = next((kind for kind in chosen if kind.startswith(LOSING)), None)
     if losing is not None:
-        chosen = [losing, *(kind for kind in chosen if kind.startswith(BESIDE_LOSING))]
+        chosen = [losing, *_beside(chance, [*chosen, *chance.sample(kinds, min(len(kinds), 5))])]
     for kind in dict.fromkeys(chosen):
         lasts = chance.uniform(0.2, 3.0)
         if kind.startswith("stop"):
-            lasts = chance.uniform(1.0, 5.0) if chance.random() < 0.96 else chance.uniform(10.0, 40.0)
+            lasts = 40 ** chance.random() ** 4  # 1 to 40 s, and one of ten longer than 10
         elif kind.startswith("silence"):
             lasts = chance.uniform(0.3, 5.0)
-        after = 0.2 if kind == losing else chance.uniform(0.2, 1.5)
-        faults.append(Fault(kind, after, lasts, chance.randrange(1 << 30)))
+        after = chance.uniform(0.0 if losing is not None else 0.2, 1.5)
+        faults.append(Fault(kind, 0.5 if kind == losing else after, lasts, chance.randrange(1 << 30)))
     return faults
 
 
-async def happen(fault: Fault, group: Group, master: Member, tally: Tally) -> None:
+def _beside(chance: Random, kinds: list[str]) -> list[str]:
+    """What goes wrong beside a loss: mostly something, and either those who decide are hit or others."""
+    harmless = [kind for kind in kinds if not kind.startswith(LOSING)]
+    if not harmless or chance.random() < 0.2:
+        return []
+    return [kind for kind in harmless if decides(kind) == decides(harmless[0])][: chance.choice((1, 1, 2))]
+
+
+def decides(kind: str) -> bool:
+    """Whether it befalls only those who decide about the group."""
+    return kind.endswith(("controller", "controllers", *IN_ETCD, "etcd members", "etcd majority"))
+
+
+def lost(faults: list[Fault], *, on_disk: bool) -> asyncio.Event:
+    """Set once a broker that lost something has left the in-sync set, if there will be one that others wait for."""
+    event = asyncio.Event()
+    loses = any(fault.kind.startswith("replacement" if on_disk else LOSING) for fault in faults)
+    if not loses or any(decides(fault.kind) for fault in faults):
+        event.set()
+    return event
+
+
+async def happen(fault: Fault, group: Group, master: Member, lost: asyncio.Event, tally: Tally) -> None:
     """Let it happen and undo it. `master` is the one at the beginning of the round."""
     await asyncio.sleep(fault.after)
+    if not fault.kind.startswith(LOSING):
+        await lost.wait()
     tally.faults[fault.kind] += 1
     what, _, whom = fault.kind.partition(" of the ")
     what, _, line = what.partition(" on the ")
     slaves = [member for member in group.members if member is not master]
     slave = slaves[fault.seed % len(slaves)]
     member = slave if whom == "slave" else master
-    servers: dict[str, Server] = {"controller": group.controllers[0], "name server": group.namesrv}
-    victim = servers.get(whom, member)
     if line:
-        await _on_line(what, getattr(member.lines, line.partition(" ")[0]), fault)
+        await _on_line(what, await _line(line.removesuffix(" line"), whom, member, group, fault), fault)
         return
     match what:
+        case "kill" if whom == "etcd majority":
+            assert group.etcd is not None
+            await asyncio.gather(*(_kill(each, fault.lasts) for each in group.etcd.members[fault.seed % 2 :][:2]))
         case "kill":
-            async with victim.alone:
-                await victim.kill()
-                await asyncio.sleep(fault.lasts)
-                await victim.start()
+            await _kill(await _server(whom, member, group, fault), fault.lasts)
         case "stop":
-            async with victim.alone:
-                victim.signal(signal.SIGSTOP)
-                await asyncio.sleep(fault.lasts)
-                victim.signal(signal.SIGCONT)
+            await _stop(await _server(whom, member, group, fault), fault.lasts)
         case "disk full":
             member.order(f"full {fault.seed % 3000}")
             await asyncio.sleep(fault.lasts)
@@ -100,19 +137,27 @@ async def happen(fault: Fault, group: Group, master: Member, tally: Tally) -> No
             member.order(f"clock {fault.seed % 4 + 2 if fault.seed & 64 else -(fault.seed % 3600)}")
             await asyncio.sleep(fault.lasts)
             member.order("clock 0")
-        case "power failure":
+        case "power failure" | "replacement":
             async with member.alone:
-                await member.lose_power(fault.seed)
-                await asyncio.sleep(fault.lasts / 3)
-                await member.start()
-        case "replacement":
-            async with member.alone:
-                await member.kill()
-                await member.wipe()
+                broker_id = member.id
+                if what == "power failure":
+                    await member.lose_power(fault.seed)
+                else:
+                    await member.kill()
+                    await member.wipe()
+                if not lost.is_set():
+                    await group.without(broker_id)
+                    lost.set()
                 await asyncio.sleep(fault.lasts / 3)
                 await member.start()
         case "rolling restart":
-            for each in (*slaves, master):
+            servers: list[Server] = [*slaves, master]
+            if whom == "controllers":
+                servers = [*group.controllers]
+            elif whom:
+                assert group.etcd is not None
+                servers = [*group.etcd.members]
+            for each in servers:
                 async with each.alone:
                     await each.stop()
                     await each.start()
@@ -123,28 +168,91 @@ async def happen(fault: Fault, group: Group, master: Member, tally: Tally) -> No
             raise AssertionError(fault.kind)
 
 
-async def _on_line(what: str, proxies: tuple[Proxy, ...], fault: Fault) -> None:
-    for proxy in proxies:
-        match what:
-            case "reset":
-                proxy.cut()
-            case "cut":
-                proxy.refuse()
-                proxy.cut()
-            case "silence":
-                proxy.pause()
-            case "silence there":
-                proxy.pause(Way.THERE)
-            case "silence back":
-                proxy.pause(Way.BACK)
-            case "delay":
-                proxy.delay(0.02 + fault.seed % 100 / 300)
-            case "break in a message":
-                proxy.end_after(1 + fault.seed % 3000)
-            case _:
-                raise AssertionError(what)
+async def _kill(server: Server, lasts: float) -> None:
+    async with server.alone:
+        await server.kill()
+        await asyncio.sleep(lasts)
+        await server.start()
+
+
+async def _stop(server: Server, lasts: float) -> None:
+    async with server.alone:
+        server.signal(signal.SIGSTOP)
+        await asyncio.sleep(lasts)
+        server.signal(signal.SIGCONT)
+
+
+async def _server(whom: str, member: Member, group: Group, fault: Fault) -> Server:
+    """Whom a fault befalls. If it is unknown who leads, chance decides."""
+    servers: list[Server]
+    leader: Server | None
+    match whom:
+        case "name server":
+            return group.namesrv
+        case "controller" | "other controller":
+            servers, leader = [*group.controllers], await group.leader()
+        case "etcd leader" | "etcd follower":
+            assert group.etcd is not None
+            servers, leader = [*group.etcd.members], await group.etcd.leader()
+        case _:
+            return member
+    leads = leader or servers[fault.seed % len(servers)]
+    others = [server for server in servers if server is not leads]
+    return others[fault.seed % len(others)] if whom in ("other controller", "etcd follower") else leads
+
+
+async def _line(line: str, whom: str, member: Member, group: Group, fault: Fault) -> Line:
+    """The line, by the name of its other end, of whom it is."""
+    others = [each.lines for each in group.members if each is not member]
+    match line, whom:
+        case "name server", "client":
+            return group.client_line
+        case "etcd", "controller":
+            server = await _server(whom, member, group, fault)
+            return next(each.etcd for each in group.controllers if each is server)
+        case "peer", "etcd leader" | "etcd follower":
+            assert group.etcd is not None
+            server = await _server(whom, member, group, fault)
+            return Line(to=tuple(each.peers for each in group.etcd.members if each is server))
+        case "client", _:
+            return member.lines.with_clients()
+        case "slave", _:
+            return member.lines.with_slaves()
+        case "peer", _:
+            return member.lines.with_broker(others[fault.seed % len(others)])
+        case "controller", _:
+            return member.lines.with_controllers()
+        case "name server", _:
+            return member.lines.with_name_server()
+        case "world", _:
+            return member.lines.with_all(others)
+        case _:
+            raise AssertionError(fault.kind)
+
+
+async def _on_line(what: str, line: Line, fault: Fault) -> None:
+    match what:
+        case "reset":
+            line.cut()
+        case "cut":
+            line.refuse()
+            line.cut()
+        case "silence":
+            line.pause()
+        case "silence there":
+            line.pause(Way.THERE)
+        case "silence back":
+            line.pause(Way.BACK)
+        case "delay":
+            line.delay(0.02 + fault.seed % 100 / 300)
+        case "loss":
+            await line.lose(fault.lasts, Random(fault.seed))
+            return
+        case "break in a message":
+            line.end_after(1 + fault.seed % 3000)
+        case _:
+            raise AssertionError(what)
     await asyncio.sleep(fault.lasts)
-    for proxy in proxies:
-        if what.startswith("silence") and fault.seed % 2:
-            proxy.cut()  # what was held up is lost
-        proxy.restore()
+    if what.startswith("silence") and fault.seed % 2:
+        line.cut()  # what was held up is lost
+    line.restore()

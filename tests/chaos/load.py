@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.chaos.group import NAME
+from tests.chaos.server import NAME
 
 from pyromq.client import (
     AdminClient,
@@ -28,6 +28,7 @@ from pyromq.remoting.addresses import join_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
     from random import Random
 
     from pyromq.client import ReceivedMessage, SendResult
@@ -82,6 +83,11 @@ class Records:
             Acknowledged(queue.topic, queue.queue_id, result.offset, body, broker, place.physical_offset)
         )
         return True
+
+    def save(self, path: Path) -> None:
+        """Write down what clients were told, for whoever looks for the cause of a violation."""
+        told = [repr(each) for each in (*self.acknowledged, *self.consumed.items(), *self.decided.items())]
+        path.write_text("\n".join(told))
 
     async def consume(self, message: ReceivedMessage) -> None:
         record = message.raw.record

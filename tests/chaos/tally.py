@@ -18,9 +18,9 @@ class Tally:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {what}" for what, count in self.counts.items())
-        faults = ", ".join(f"{count} x {what}" for what, count in sorted(self.faults.items()))
+        faults = "".join(f"\n  {count:4} x {what}" for what, count in sorted(self.faults.items()))
         took = time.monotonic() - self._began
         return (
             f"{self._name}: {counts}, {len(self.violations)} violations; {took:.0f} s, "
-            f"{took / max(1, self.counts['rounds']):.1f} s a round\n  faults: {faults or 'none'}"
+            f"{60 * self.counts['rounds'] / took:.1f} rounds a minute{faults}"
         )

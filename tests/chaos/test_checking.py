@@ -6,7 +6,7 @@ import random
 
 import pytest
 from tests.chaos.checking import Log, Stored, acknowledged_and_gone, out_of_order, seen_and_gone, taken_by_others
-from tests.chaos.faults import BESIDE_LOSING, KINDS, LOSING, faults_of_round
+from tests.chaos.faults import ETCD_KINDS, LOSING, decides, faults_of_round, lost
 from tests.chaos.load import Acknowledged, Place, Records
 
 from pyromq.client import TxState
@@ -66,9 +66,31 @@ def test_what_is_not_consumed_is_missing_unless_it_was_rolled_back(records: Reco
 
 
 def test_a_seed_always_gives_the_same_faults_and_every_fault_comes() -> None:
-    rounds = [faults_of_round(random.Random(seed), list(KINDS)) for seed in range(2000)]
-    assert rounds == [faults_of_round(random.Random(seed), list(KINDS)) for seed in range(2000)]
-    assert {fault.kind for faults in rounds for fault in faults} == set(KINDS)
-    for faults in rounds:
+    rounds = [faults_of_round(random.Random(seed), list(ETCD_KINDS)) for seed in range(3000)]
+    assert rounds == [faults_of_round(random.Random(seed), list(ETCD_KINDS)) for seed in range(3000)]
+    assert {fault.kind for faults in rounds for fault in faults} == set(ETCD_KINDS)
+
+
+def test_one_broker_at_most_loses_what_it_has_and_others_wait_for_that() -> None:
+    beside = set()
+    for seed in range(3000):
+        faults = faults_of_round(random.Random(seed), list(ETCD_KINDS))
         kinds = [fault.kind for fault in faults]
-        assert all(kind.startswith(BESIDE_LOSING) for kind in kinds[1:]) or not kinds[0].startswith(LOSING)
+        if not any(kind.startswith(LOSING) for kind in kinds):
+            assert lost(faults, on_disk=False).is_set()
+            continue
+        assert not any(kind.startswith(LOSING) for kind in kinds[1:])
+        assert len({decides(kind) for kind in kinds[1:]}) <= 1
+        decided = any(decides(kind) for kind in kinds)
+        assert lost(faults, on_disk=False).is_set() == decided
+        assert lost(faults, on_disk=True).is_set() == (decided or kinds[0].startswith("power failure"))
+        beside.update(kinds[1:])
+    assert {"kill of the slave", "cut on the world line of the master", "kill of the controller"} <= beside
+
+
+def test_processes_stand_still_for_one_to_forty_seconds_and_seldom_for_long() -> None:
+    rounds = [faults_of_round(random.Random(seed), ["stop of the master"]) for seed in range(3000)]
+    lengths = sorted(fault.lasts for faults in rounds for fault in faults)
+    assert 1 <= lengths[0] < 1.1
+    assert 30 < lengths[-1] <= 40
+    assert lengths[len(lengths) // 2] < 3

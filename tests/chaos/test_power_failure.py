@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.chaos.group import Group, Member
+    from tests.chaos.group import Group
+    from tests.chaos.server import Member
 
 # The time after which a controller gives up a silent broker here, and as much again for a busy machine.
 TAKEN_OVER_WITHIN = 2 * 2.0
