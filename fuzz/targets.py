@@ -9,11 +9,17 @@ from __future__ import annotations
 import struct
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from pyromq.errors import CorruptRecord, InvalidFilter, MissingField, RemoteProtocolError
+from pyromq.auth import Refused
+from pyromq.auth.users.conversion import acl_info, policies_of, user_of
+from pyromq.auth.users.model import PolicyEntry, Resource, address_of, deciding
+from pyromq.auth.users.users_file import UsersFile
+from pyromq.auth.users.vault import Vault
+from pyromq.errors import ConfigError, CorruptRecord, InvalidFilter, MissingField, RemoteProtocolError
 from pyromq.filter import compile_filter
 from pyromq.filter.grammar import MAX_DEPTH, MAX_LENGTH, MAX_NODES, parse
 from pyromq.filter.nodes import depth_of
@@ -31,15 +37,17 @@ from pyromq.protocol.record import (
     encode_record,
     read_head,
 )
+from pyromq.protocol.rights import EVERY, Action, Need, ResourceKind
 
 from . import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyromq.auth.users.model import Policies
     from pyromq.protocol.header import Header
 
-REFUSALS = (RemoteProtocolError, CorruptRecord, InvalidFilter)
+REFUSALS = (RemoteProtocolError, CorruptRecord, InvalidFilter, Refused, ConfigError)
 
 _FEW = 50  # of what is looked up one by one, lest the check itself takes quadratic time
 
@@ -342,6 +350,66 @@ def _points_into(text: str, refusal: InvalidFilter) -> None:
     assert len(str(refusal)) < 200
 
 
+# Policies of users
+
+
+def policies(label: str, data: bytes) -> int:
+    """Any text is a policy, resource, source or file of users, or is refused in a sentence that stays short.
+    Policies are told and read to the same; whatever is asked, at most one entry decides, and nobody else's name counts.
+    """
+    try:
+        return _policies(label, data)
+    except Refused as refused:
+        _is_short(refused)
+        raise
+
+
+def _is_short(refused: Refused) -> None:
+    assert len(refused.remark) < 500
+
+
+def _policies(label: str, data: bytes) -> int:
+    if label == "resource":
+        return _resource(data.decode("utf-8", "replace"))
+    if label == "source":
+        address = address_of(data.decode("utf-8", "replace"))
+        return 0 if address is None else address.version
+    if label == "file":
+        accounts = UsersFile(Path("users.json"), Vault(Path("/nowhere/users.key"))).read(data)
+        return hash((len(accounts.users), len(accounts.policies)))
+    acl = bodies.AclInfo.decode(data)
+    name, found = user_of(acl.subject), policies_of(acl.policies)
+    again = bodies.AclInfo.decode(acl_info(name, found).encode())
+    assert (user_of(again.subject), policies_of(again.policies)) == (name, found)
+    entries = [entry for each in found.values() for entry in each]
+    for entry in entries[:_FEW]:
+        _decided_by_one(found, entry)
+    return hash((len(entries), *((entry.resource.kind, entry.resource.match, entry.decision) for entry in entries[:4])))
+
+
+def _resource(text: str) -> int:
+    try:
+        resource = Resource.parse(text)
+    except ValueError as exc:
+        raise Refused(str(exc)) from exc
+    assert Resource.parse(str(resource)) == resource
+    assert EVERY not in resource.name
+    return hash((resource.kind, resource.match))
+
+
+def _decided_by_one(found: Policies, entry: PolicyEntry) -> None:
+    kind = entry.resource.kind or ResourceKind.TOPIC
+    address = entry.networks[0].network_address if entry.networks else None
+    actions = frozenset(Action) - {Action.ALL}
+    decides = deciding(found, Need(kind, entry.resource.name, actions), address)
+    # It matches itself, so somebody decides: this one or one that is at least as close, or custom.
+    assert decides is not None
+    assert decides.resource.covers(kind, entry.resource.name)
+    elsewhere = ("b" if entry.resource.name.startswith("a") else "a") + entry.resource.name
+    other = deciding(dict.fromkeys(found, (entry,)), Need(kind, elsewhere, actions), address)
+    assert other is None or entry.resource.name == ""
+
+
 TARGETS = {
     "frames": Target(frames, tokens.JSON + tokens.HEADER, _repair_frame),
     "headers": Target(headers_, tokens.JSON + tokens.HEADER),
@@ -350,4 +418,5 @@ TARGETS = {
     "batch": Target(batches, tokens.PROPERTY),
     "properties": Target(properties_, tokens.PROPERTY),
     "filters": Target(filters, tokens.FILTER),
+    "policies": Target(policies, tokens.JSON + tokens.POLICY),
 }

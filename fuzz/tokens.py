@@ -25,6 +25,11 @@ RECORD = [
     b"\x00\x00\x03\x01", b"\x00\x00\x02\x01", b"\x00\x00\x01\x01", b"\x00\x00\x00\xc0", b"__CRC32#\x01", b"\x78\x9c",
     b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd",
 ]  # fmt: skip
+POLICY = [
+    b'"policies":[', b'"entries":[', b'"actions":["Pub"]', b'"All"', b'"Any"', b'"decision":"Deny"', b'"Allow"',
+    b"Topic:", b"Group:", b"Cluster:", b"Namespace:", b"*", b"User:", b'"subject":"User:a"', b'"resource":"Topic:a*"',
+    b'"policyType":"Default"', b'"sourceIps":["10.0.0.0/8"]', b"::/0", b"/32", b"/33", b"%eth0", b"::ffff:1.2.3.4",
+]  # fmt: skip
 PROPERTY = [
     b"\x01", b"\x02", b"\x01\x02", b"\x02\x01", b"\x01\x01", b"\x02\x02", b"KEYS\x01", b"TAGS\x01", b"UNIQ_KEY\x01",
     b"WAIT\x01true\x02", b"DELAY\x013", b"\xff", b"\xc3", b"\xc3\xa4", b" ", b"__CRC32#\x010123456789\x02",

@@ -16,6 +16,7 @@ from .authority import Anyone
 from .config import AccessConfig, account_file, inner_credentials, signing_hooks
 from .guard import RequestGuard
 from .refusals import Refusals
+from .users import UserAuthority, UsersConfig, check_users
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from .acl.folder import Rules
     from .authority import Authority
+    from .users.model import Accounts
 
 logger = logging.getLogger("pyromq.security")
 
@@ -83,11 +85,18 @@ class AccessControl:
             self.authority.load()
         if isinstance(self.authority, PlainAcl):
             check_own_account(self._settings, self._server, self.authority.files.rules)
+        if isinstance(self.authority, UserAuthority):
+            check_own_user(self._settings, self._server, self.authority.directory.accounts)
 
     @property
     def plain_acl(self) -> PlainAcl | None:
         """The accounts of 4.x, if it is they who decide."""
         return self.authority if isinstance(self.authority, PlainAcl) else None
+
+    @property
+    def users(self) -> UserAuthority | None:
+        """The users of 5.x, if it is they who decide."""
+        return self.authority if isinstance(self.authority, UserAuthority) else None
 
     def reload(self) -> None:
         """Look now for changes of the files."""
@@ -111,6 +120,12 @@ class AccessControl:
 def check_access(settings: Settings) -> None:
     """ConfigError for settings that no server can have."""
     inner_credentials(settings)
+    check_users(settings)
+    if settings[AccessConfig].acl_enable and settings[UsersConfig].authentication:
+        raise ConfigError(
+            "aclEnable and authenticationEnabled exclude each other; migrateAuthFromV1Enabled makes users of accounts",
+            settings.origin("aclEnable"),
+        )
 
 
 def make_authority(settings: Settings, server: Server) -> Authority | None:
@@ -120,6 +135,8 @@ def make_authority(settings: Settings, server: Server) -> Authority | None:
     if config.acl_enable:
         files = AccountFiles(account_file(settings, server.home))
         return PlainAcl(files, strict=config.acl_strict, only_changes=server.only_changes)
+    if settings[UsersConfig].authentication:
+        return UserAuthority.of(settings, server.home, only_changes=server.only_changes)
     return None
 
 
@@ -145,3 +162,21 @@ def check_own_account(settings: Settings, server: Server, rules: Rules) -> None:
         raise ConfigError(f"{key}: the accounts have another secretKey for {own.access_key}", settings.origin(key))
     if not account.may_all:
         raise ConfigError(f"{key}: {own.access_key} must be an administrator without limits", settings.origin(key))
+
+
+def check_own_user(settings: Settings, server: Server, accounts: Accounts) -> None:
+    """ConfigError if this server could not sign what others want signed, as far as it can tell by its own users."""
+    own = inner_credentials(settings)
+    key = "innerClientAuthenticationCredentials"
+    if own is None:
+        if server.asks:
+            raise ConfigError(
+                f"authenticationEnabled needs {key}: {server.asks} would refuse requests without a signature",
+                settings.origin("authenticationEnabled"),
+            )
+        return
+    user = accounts.users[own.access_key]
+    if user.secret != own.secret_key:
+        raise ConfigError(f"{key}: user {user.name} has another secret", settings.origin(key))
+    if not user.is_super or not user.is_enabled:
+        raise ConfigError(f"{key}: {user.name} must be a super user, and enabled", settings.origin(key))

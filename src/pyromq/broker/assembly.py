@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyromq.auth.assembly import AccessControl, Server
+from pyromq.auth.users.requests import UserProcessors
 from pyromq.protocol import properties as props
 from pyromq.protocol.bodies import OffsetMovedEvent
 from pyromq.protocol.message_queue import MessageQueue
@@ -250,6 +251,7 @@ class Parts:
                 modes=self._pops.modes,
                 schedule=self.schedule,
                 timers=self.timer_upkeep if live.config.timer_wheel else None,
+                users=None if access.users is None else access.users.directory,
             )
             if self._is_slave
             else None
@@ -317,6 +319,7 @@ class Parts:
             **CleaningProcessors(store, tables.topics, self._delete_queues).table(),
             **LookupProcessors(store, tables.clients, tables.filters, context.access.guard).table(),
             **AccountProcessors(context).table(),
+            **UserProcessors(context.access.users, follows=self._is_slave).table(),
         }
 
     def load(self) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.auth.assembly import check_access
 from pyromq.auth.config import AccessConfig
+from pyromq.auth.users import UsersConfig
 from pyromq.errors import ConfigError
 from pyromq.protocol.bodies import DataVersion, MessageRequestMode
 from pyromq.protocol.names import TRACE_TOPIC
@@ -508,6 +509,7 @@ CONFIGS = (
     TlsConfig,
     LogConfig,
     AccessConfig,
+    UsersConfig,
     ReplicationConfig,
     FailoverConfig,
     LaterConfig,

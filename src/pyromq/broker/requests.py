@@ -126,6 +126,17 @@ RULES: dict[int, Rule] = {
     Code.GET_BROKER_CLUSTER_ACL_INFO: Rule(needs=cluster(Action.GET), admin=Admin.STRICT),
     Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
     Code.GET_BROKER_CLUSTER_ACL_CONFIG: Rule(needs=cluster(Action.GET), admin=Admin.STRICT),
+    # Users and policies
+    Code.AUTH_CREATE_USER: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.AUTH_UPDATE_USER: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.AUTH_DELETE_USER: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.AUTH_GET_USER: Rule(needs=cluster(Action.GET), admin=Admin.STRICT),
+    Code.AUTH_LIST_USER: Rule(needs=cluster(Action.GET), admin=Admin.STRICT),
+    Code.AUTH_CREATE_ACL: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.AUTH_UPDATE_ACL: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.AUTH_DELETE_ACL: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
+    Code.AUTH_GET_ACL: Rule(needs=cluster(Action.GET), admin=Admin.STRICT),
+    Code.AUTH_LIST_ACL: Rule(needs=cluster(Action.GET), admin=Admin.STRICT),
     # Between a master and its slaves
     Code.EXCHANGE_BROKER_HA_INFO: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
     Code.GET_BROKER_HA_STATUS: Rule(needs=cluster(Action.GET)),

@@ -52,6 +52,8 @@ NOUNS = {
     "trace": Noun("pyromq.cli.nouns.trace", "Show the trace of a message: who sent it, who consumed it, and when."),
     "queue": Noun("pyromq.cli.nouns.queue", "Show the entries of a consume queue."),
     "producer": Noun("pyromq.cli.nouns.producer", "List producers that are connected to brokers."),
+    "user": Noun("pyromq.cli.nouns.user", "List, create, change and delete users, who sign requests (5.x)."),
+    "policy": Noun("pyromq.cli.nouns.policy", "Show and change what users may do (5.x)."),
     "cluster": Noun("pyromq.cli.nouns.cluster", "Show clusters and their brokers, with rates and disk use."),
     "check": Noun(
         "pyromq.cli.nouns.store_check",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.auth.assembly import check_access
 from pyromq.auth.config import AccessConfig
+from pyromq.auth.users import UsersConfig
 from pyromq.errors import ConfigError
 from pyromq.remoting import ServerConfig, TlsConfig, join_address, split_addresses
 from pyromq.remoting.addresses import local_address
@@ -193,7 +194,7 @@ class JavaConfig:
     epoll: bool = option("useEpollNativeSelector", False, _NO_BUFFERS, no_effect=True)
 
 
-CONFIGS = (ControllerConfig, ServerConfig, TlsConfig, LogConfig, AccessConfig, JavaConfig)
+CONFIGS = (ControllerConfig, ServerConfig, TlsConfig, LogConfig, AccessConfig, UsersConfig, JavaConfig)
 
 
 def load_settings(

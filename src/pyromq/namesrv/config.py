@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyromq.auth.assembly import check_access
 from pyromq.auth.config import AccessConfig
 from pyromq.auth.near import Network, networks
+from pyromq.auth.users import UsersConfig
 from pyromq.errors import ConfigError
 from pyromq.remoting import ServerConfig, TlsConfig, split_addresses
 from pyromq.remoting.log_levels import LogConfig
@@ -175,7 +176,7 @@ class JavaConfig:
     shutdown_wait: int = option("shutdownWaitTimeSeconds", 30, _STOPS_AT_ONCE, no_effect=True)
 
 
-CONFIGS = (NamesrvConfig, ServerConfig, TlsConfig, LogConfig, AccessConfig, JavaConfig)
+CONFIGS = (NamesrvConfig, ServerConfig, TlsConfig, LogConfig, AccessConfig, UsersConfig, JavaConfig)
 
 
 def load_settings(

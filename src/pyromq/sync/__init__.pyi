@@ -34,7 +34,7 @@ from pyromq.client import (
     Strategy,
     TxSendResult,
 )
-from pyromq.client.admin.acl import Account, Acl, AclVersion, User
+from pyromq.client.admin.acl import Account, AclVersion
 from pyromq.client.admin.controllers import ControllerView, Elected
 from pyromq.client.admin.fan_out import Answers
 from pyromq.client.admin.offsets import ResetResult
@@ -48,6 +48,7 @@ from pyromq.client.consumer.topic_watch import QueuesListener
 from pyromq.client.producer.selectors import Selector
 from pyromq.client.producer.transactions import Check, Execute, HalfMessage
 from pyromq.protocol.bodies import (
+    AclInfo,
     BrokerStatsData,
     ClusterInfo,
     Connection,
@@ -67,6 +68,7 @@ from pyromq.protocol.bodies import (
     TopicConfig,
     TopicOffset,
     TopicRouteData,
+    UserInfo,
 )
 
 __all__ = [
@@ -921,24 +923,24 @@ class AclAdmin:
     ) -> list[str]:
         """Allow everything from these addresses. `file` names one of several that a broker reads."""
     def create_user(
-        self, user: User, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+        self, user: UserInfo, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]: ...
     def update_user(
-        self, user: User, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+        self, user: UserInfo, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
         """Fields that are None stay unchanged."""
     def delete_user(
         self, username: str, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]: ...
-    def user(self, broker: str, username: str) -> User:
+    def user(self, broker: str, username: str) -> UserInfo:
         """Raises BrokerError with code 3001 if there is none."""
-    def users(self, broker: str, filter: str | None = None) -> list[User]:
+    def users(self, broker: str, filter: str | None = None) -> list[UserInfo]:
         """All users of a broker, or those whose name contains `filter`."""
     def create_acl(
-        self, acl: Acl, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+        self, acl: AclInfo, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]: ...
     def update_acl(
-        self, acl: Acl, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+        self, acl: AclInfo, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]: ...
     def delete_acl(
         self,
@@ -950,9 +952,9 @@ class AclAdmin:
         brokers: str | Iterable[str] | None = None,
     ) -> list[str]:
         """Delete all policies of a subject, or those on one resource."""
-    def acl(self, broker: str, subject: str) -> Acl:
+    def acl(self, broker: str, subject: str) -> AclInfo:
         """Raises BrokerError with code 3002 if there is none."""
-    def acls(self, broker: str, *, subject: str | None = None, resource: str | None = None) -> list[Acl]:
+    def acls(self, broker: str, *, subject: str | None = None, resource: str | None = None) -> list[AclInfo]:
         """All policies of a broker, or those whose subject and resource contain these texts."""
 
 class ClientAdmin:

@@ -165,7 +165,7 @@ async def test_a_pair_waits_for_a_majority_of_etcd_and_goes_on(stage, three):
     other = await stage.second.connect()
     for gone in three.members[1:]:
         gone.kill()
-    taken = []
+    taken: list[bytes] = []
 
     async def refuses():
         body = b"%d" % len(taken)

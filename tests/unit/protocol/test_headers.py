@@ -73,7 +73,8 @@ NAMESRV_REPLIES = {
     322: headers.QueryDataVersionReply,
     327: headers.AddWritePermReply,
 }
-# 906, of which the specification does not speak: RocketMQ 5.x has the master's addresses, the others are ours.
+# Of which the specification does not speak. 906: RocketMQ 5.x has the master's addresses, the others are ours.
+# 3001 to 3010 are as in RocketMQ 5.5.0.
 EXCHANGED = {
     # 50 to 53, as in RocketMQ 4.9.8, but for the errors.
     "UpdateAclConfig": {
@@ -91,6 +92,10 @@ EXCHANGED = {
     "UpdateGlobalWhiteAddresses": {"globalWhiteAddrs", "aclFileFullPath"},
     "ExchangeHAInfo": {"masterHaAddress", "fileSize", "instance", "haClientAddr", "logEnd", "problem", "leaving"},
     "ExchangeHAInfoReply": {"masterHaAddress", "masterFlushOffset", "fileSize", "refusal"},
+    "UserName": {"username"},
+    "AclSubject": {"subject"},
+    "DeleteAcl": {"subject", "policyType", "resource"},
+    "ListAcls": {"subjectFilter", "resourceFilter"},
 }
 # Said in prose or in the table of another section.
 ELSEWHERE = {"zoneName", "zoneMode", "__ZONE_NAME", "__ZONE_MODE"}

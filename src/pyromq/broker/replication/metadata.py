@@ -17,14 +17,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
+from pyromq.auth.users.requests import accounts_of, list_of
 from pyromq.errors import BrokerError, PyroMQError, RemoteProtocolError, broker_error
 from pyromq.protocol.bodies import (
+    AclInfo,
     Body,
     ConsumerOffsetTable,
     KVTable,
     MessageRequestModeTable,
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
+    UserInfo,
 )
 from pyromq.protocol.bodies.offsets import DelayOffsetTable
 from pyromq.protocol.codes import RequestCode, ResponseCode
@@ -36,6 +39,7 @@ from ..timers.checkpoint import decode_progress
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from pyromq.auth.users.directory import UserDirectory
     from pyromq.remoting import RemotingClient
     from pyromq.store import MessageStore
     from pyromq.store.queues.consume_queue import ConsumeQueue
@@ -60,9 +64,9 @@ _STEP = 1000  # groups whose offsets are merged in one turn
 class MetadataCopy:
     """Copies while it `run`s. `master` gives the master's address for clients, `interval` the milliseconds in between.
 
-    `has_left` says whether the master said that it stops. `timers` is None where this broker has none. What the master
-    refuses, or does not know, is left out. Masters of groups that fail over write their `epoch` into their topics'
-    version; who has an earlier one there is not the master yet, or another broker at the same address.
+    `has_left` says whether the master said that it stops. `timers` and `users` are None where this broker has none.
+    What the master refuses, or does not know, is left out. Masters of groups that fail over write their `epoch` into
+    their topics' version; who has an earlier one there is not the master yet, or another broker at the same address.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class MetadataCopy:
         modes: RequestModes,
         schedule: ScheduleService,
         timers: TimerUpkeep | None,
+        users: UserDirectory | None,
     ) -> None:
         self._store = store
         self._client = client
@@ -91,6 +96,7 @@ class MetadataCopy:
         self._modes = modes
         self._schedule = schedule
         self._timers = timers
+        self._users = users
         self._failing: set[str] = set()  # what was said to have failed
         # An answer that was overtaken would bring back what the master had before.
         self._turn = asyncio.Lock()
@@ -135,6 +141,8 @@ class MetadataCopy:
             return
         await self._try("consumer offsets", address, self._copy_offsets)
         await self._try("request modes", address, self._copy_modes)
+        if self._users is not None:
+            await self._try("users", address, self._copy_users)
         self._state.save_soon()
         await self._try("progress of delayed messages", address, self._copy_progress)
         self._state.save_soon()
@@ -193,6 +201,16 @@ class MetadataCopy:
         modes = await self._ask(address, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, MessageRequestModeTable)
         if self._modes.take_over(modes):
             logger.info("request modes copied from master %s", address)
+
+    async def _copy_users(self, address: str) -> None:
+        assert self._users is not None
+        users = await self._asked(address, RequestCode.AUTH_LIST_USER)
+        acls = await self._asked(address, RequestCode.AUTH_LIST_ACL)
+        if not users:
+            return  # it took our signature, so there is somebody: this is no list to rely on
+        accounts = await asyncio.to_thread(lambda: accounts_of(list_of(UserInfo, users), list_of(AclInfo, acls)))
+        if await self._users.take_over(accounts):
+            logger.info("users and policies copied from master %s: %d users", address, len(accounts.users))
 
     async def _copy_progress(self, address: str) -> None:
         # What the master delivers from now on comes behind this place.

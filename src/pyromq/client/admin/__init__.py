@@ -1,6 +1,11 @@
 """The admin client: what operators and their tools do, as coroutines (docs/spec/client.md 5)."""
 
-from .acl import Account, Acl, AclAdmin, AclVersion, Policy, PolicyEntry, User
+from pyromq.protocol.bodies import AclInfo as Acl
+from pyromq.protocol.bodies import PolicyEntryInfo as PolicyEntry
+from pyromq.protocol.bodies import PolicyInfo as Policy
+from pyromq.protocol.bodies import UserInfo as User
+
+from .acl import Account, AclAdmin, AclVersion
 from .admin_client import AdminClient
 from .brokers import BrokerAdmin
 from .clients import ClientAdmin

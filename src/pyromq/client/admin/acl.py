@@ -1,7 +1,7 @@
 """`admin.acl`: who may do what. 4.9 brokers have accounts (50 to 54), 5.x brokers users and policies (3001-3010).
 
 A broker without access control, or of the other line, refuses these requests: RequestCodeNotSupported. Each broker
-keeps its own list. A change goes to `brokers`, to a cluster, or to all: to masters, and one of accounts to slaves, too.
+keeps its own list. A change goes to `brokers`, to a cluster, or to all; slaves are told, too.
 """
 
 from __future__ import annotations
@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyromq.errors import BrokerError, RemoteProtocolError
 from pyromq.protocol import fastjson
-from pyromq.protocol.bodies import AclConfig, DataVersion
-from pyromq.protocol.bodies.base import Body, written
+from pyromq.protocol.bodies import AclConfig, AclInfo, DataVersion, UserInfo
+from pyromq.protocol.bodies.base import Body
 from pyromq.protocol.bodies.conversion import convert
 from pyromq.protocol.codes import RequestCode, ResponseCode
-from pyromq.protocol.header import Header
-from pyromq.protocol.headers import DeleteAclConfig, GetAclInfoReply, UpdateAclConfig, UpdateGlobalWhiteAddresses
+from pyromq.protocol.headers import (
+    AclSubject,
+    DeleteAcl,
+    DeleteAclConfig,
+    GetAclInfoReply,
+    ListAcls,
+    ListUsers,
+    UpdateAclConfig,
+    UpdateGlobalWhiteAddresses,
+    UserName,
+)
 
 from .fan_out import fan_out
 
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyromq.protocol.command import Command
+    from pyromq.protocol.header import Header
 
     from .addresses import Addresses
     from .requests import Requests
@@ -72,77 +82,6 @@ class AclVersion:
     errors: dict[str, str] = field(default_factory=dict)
 
 
-# 5.x
-
-
-class User(Body, frozen=True, kw_only=True):
-    """A 5.x user. `user_type` is Super or Normal, `user_status` enable or disable. Brokers hide passwords."""
-
-    password: str | None = None
-    user_status: str | None = None
-    user_type: str | None = None
-    username: str
-
-    def __repr__(self) -> str:
-        return f"User({self.username!r}, {self.user_type}, {self.user_status})"
-
-
-class PolicyEntry(Body, frozen=True, kw_only=True):
-    """What is allowed or denied: `Topic:orders`, `Group:*`, … to `actions` (Pub, Sub, …) from some addresses."""
-
-    actions: list[str] = written([])
-    decision: str | None = None
-    resource: str
-    source_ips: list[str] = written([])
-
-
-class Policy(Body, frozen=True, kw_only=True):
-    """`policy_type` is Custom or Default."""
-
-    entries: list[PolicyEntry] = written([])
-    policy_type: str | None = None
-
-
-class Acl(Body, frozen=True, kw_only=True):
-    """What a subject, `User:name`, may do."""
-
-    policies: list[Policy] = written([])
-    subject: str
-
-
-class UserName(Header):
-    """3001 to 3004"""
-
-    username: str
-
-
-class UserFilter(Header):
-    """3005: a part of the names."""
-
-    filter: str | None = None
-
-
-class Subject(Header):
-    """3006, 3007, 3009"""
-
-    subject: str
-
-
-class DeleteAcl(Header):
-    """3008: of the whole subject, or of one resource."""
-
-    subject: str
-    policy_type: str | None = None
-    resource: str | None = None
-
-
-class AclFilter(Header):
-    """3010"""
-
-    subject_filter: str | None = None
-    resource_filter: str | None = None
-
-
 class AclAdmin:
     """Operations on accounts, users and policies."""
 
@@ -167,14 +106,14 @@ class AclAdmin:
             group_perms=None if account.group_perms is None else _joined(account.group_perms),
         )
         what = f"set account {account.access_key}"
-        return await self._change_everywhere(what, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header, cluster, brokers)
+        return await self._tell_all(what, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header, None, cluster, brokers)
 
     async def delete_account(
         self, access_key: str, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
         header = DeleteAclConfig(access_key)
         what = f"delete account {access_key}"
-        return await self._change_everywhere(what, RequestCode.DELETE_ACL_CONFIG, header, cluster, brokers)
+        return await self._tell_all(what, RequestCode.DELETE_ACL_CONFIG, header, None, cluster, brokers)
 
     async def versions(
         self, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
@@ -210,60 +149,60 @@ class AclAdmin:
         """Allow everything from these addresses. `file` names one of several that a broker reads."""
         header = UpdateGlobalWhiteAddresses(_joined(addresses), file)
         code = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
-        return await self._change_everywhere("set white addresses", code, header, cluster, brokers)
+        return await self._tell_all("set white addresses", code, header, None, cluster, brokers)
 
     # Users of 5.x
 
     async def create_user(
-        self, user: User, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+        self, user: UserInfo, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
         header, body = UserName(user.username), user.encode()
         what = f"create user {user.username}"
-        return await self._change(what, RequestCode.AUTH_CREATE_USER, header, body, cluster, brokers)
+        return await self._tell_all(what, RequestCode.AUTH_CREATE_USER, header, body, cluster, brokers)
 
     async def update_user(
-        self, user: User, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+        self, user: UserInfo, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
         """Fields that are None stay unchanged."""
         header, body = UserName(user.username), user.encode()
         what = f"update user {user.username}"
-        return await self._change(what, RequestCode.AUTH_UPDATE_USER, header, body, cluster, brokers)
+        return await self._tell_all(what, RequestCode.AUTH_UPDATE_USER, header, body, cluster, brokers)
 
     async def delete_user(
         self, username: str, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
         header = UserName(username)
         what = f"delete user {username}"
-        return await self._change(what, RequestCode.AUTH_DELETE_USER, header, None, cluster, brokers)
+        return await self._tell_all(what, RequestCode.AUTH_DELETE_USER, header, None, cluster, brokers)
 
-    async def user(self, broker: str, username: str) -> User:
+    async def user(self, broker: str, username: str) -> UserInfo:
         """Raises BrokerError with code 3001 if there is none."""
         address = await self._addresses.address(broker)
         reply = await self._requests.ask(address, RequestCode.AUTH_GET_USER, UserName(username))
         if not reply.body_bytes:
             raise BrokerError(f"there is no user {username}", address, ResponseCode.USER_NOT_EXIST)
-        return User.decode(reply.body_bytes)
+        return UserInfo.decode(reply.body_bytes)
 
-    async def users(self, broker: str, filter: str | None = None) -> list[User]:  # noqa: A002 - RocketMQ's word
+    async def users(self, broker: str, filter: str | None = None) -> list[UserInfo]:  # noqa: A002 - RocketMQ's word
         """All users of a broker, or those whose name contains `filter`."""
         address = await self._addresses.address(broker)
-        return _list(User, await self._requests.ask(address, RequestCode.AUTH_LIST_USER, UserFilter(filter)))
+        return _list(UserInfo, await self._requests.ask(address, RequestCode.AUTH_LIST_USER, ListUsers(filter)))
 
     # Policies of 5.x
 
     async def create_acl(
-        self, acl: Acl, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+        self, acl: AclInfo, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
-        header, body = Subject(acl.subject), acl.encode()
+        header, body = AclSubject(acl.subject), acl.encode()
         what = f"create acl of {acl.subject}"
-        return await self._change(what, RequestCode.AUTH_CREATE_ACL, header, body, cluster, brokers)
+        return await self._tell_all(what, RequestCode.AUTH_CREATE_ACL, header, body, cluster, brokers)
 
     async def update_acl(
-        self, acl: Acl, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
+        self, acl: AclInfo, *, cluster: str | None = None, brokers: str | Iterable[str] | None = None
     ) -> list[str]:
-        header, body = Subject(acl.subject), acl.encode()
+        header, body = AclSubject(acl.subject), acl.encode()
         what = f"update acl of {acl.subject}"
-        return await self._change(what, RequestCode.AUTH_UPDATE_ACL, header, body, cluster, brokers)
+        return await self._tell_all(what, RequestCode.AUTH_UPDATE_ACL, header, body, cluster, brokers)
 
     async def delete_acl(
         self,
@@ -277,28 +216,23 @@ class AclAdmin:
         """Delete all policies of a subject, or those on one resource."""
         header = DeleteAcl(subject, policy_type, resource)
         what = f"delete acl of {subject}"
-        return await self._change(what, RequestCode.AUTH_DELETE_ACL, header, None, cluster, brokers)
+        return await self._tell_all(what, RequestCode.AUTH_DELETE_ACL, header, None, cluster, brokers)
 
-    async def acl(self, broker: str, subject: str) -> Acl:
+    async def acl(self, broker: str, subject: str) -> AclInfo:
         """Raises BrokerError with code 3002 if there is none."""
         address = await self._addresses.address(broker)
-        reply = await self._requests.ask(address, RequestCode.AUTH_GET_ACL, Subject(subject))
+        reply = await self._requests.ask(address, RequestCode.AUTH_GET_ACL, AclSubject(subject))
         if not reply.body_bytes:
             raise BrokerError(f"there is no acl of {subject}", address, ResponseCode.POLICY_NOT_EXIST)
-        return Acl.decode(reply.body_bytes)
+        return AclInfo.decode(reply.body_bytes)
 
-    async def acls(self, broker: str, *, subject: str | None = None, resource: str | None = None) -> list[Acl]:
+    async def acls(self, broker: str, *, subject: str | None = None, resource: str | None = None) -> list[AclInfo]:
         """All policies of a broker, or those whose subject and resource contain these texts."""
         address = await self._addresses.address(broker)
-        header = AclFilter(subject, resource)
-        return _list(Acl, await self._requests.ask(address, RequestCode.AUTH_LIST_ACL, header))
+        header = ListAcls(subject, resource)
+        return _list(AclInfo, await self._requests.ask(address, RequestCode.AUTH_LIST_ACL, header))
 
-    async def _change_everywhere(
-        self, what: str, code: int, header: Header, cluster: str | None, brokers: str | Iterable[str] | None
-    ) -> list[str]:
-        return await self._requests.tell(what, await self._addresses.everyone(cluster, brokers), code, header, None)
-
-    async def _change(
+    async def _tell_all(
         self,
         what: str,
         code: int,
@@ -307,7 +241,8 @@ class AclAdmin:
         cluster: str | None,
         brokers: str | Iterable[str] | None,
     ) -> list[str]:
-        return await self._requests.tell(what, await self._addresses.masters(cluster, brokers), code, header, body)
+        """Tell slaves, too: those of RocketMQ do not ask their masters for users."""
+        return await self._requests.tell(what, await self._addresses.everyone(cluster, brokers), code, header, body)
 
 
 def _joined(texts: Iterable[str]) -> str:

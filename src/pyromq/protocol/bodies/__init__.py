@@ -99,9 +99,11 @@ from .stats import (
     TopicOffset,
     TopicStatsTable,
 )
+from .users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 
 __all__ = [
     "AclConfig",
+    "AclInfo",
     "BatchAck",
     "BatchAckMessageRequestBody",
     "Body",
@@ -155,6 +157,8 @@ __all__ = [
     "OffsetWrapper",
     "OrderInfo",
     "PlainAccessConfig",
+    "PolicyEntryInfo",
+    "PolicyInfo",
     "PopProcessQueueInfo",
     "ProcessQueueInfo",
     "ProducerConnection",
@@ -186,5 +190,6 @@ __all__ = [
     "TopicRouteData",
     "TopicStatsTable",
     "UnlockBatchRequestBody",
+    "UserInfo",
     "body_crc32",
 ]

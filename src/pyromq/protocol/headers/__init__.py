@@ -109,9 +109,11 @@ from .pop import (
     PopMessage,
     PopMessageReply,
 )
+from .users import AclSubject, DeleteAcl, ListAcls, ListUsers, UserName
 
 __all__ = [
     "AckMessage",
+    "AclSubject",
     "AddWritePermReply",
     "AlterSyncStateSet",
     "AlterSyncStateSetReply",
@@ -129,6 +131,7 @@ __all__ = [
     "ControllerRegisterBroker",
     "ControllerRegisterBrokerReply",
     "CreateTopic",
+    "DeleteAcl",
     "DeleteAclConfig",
     "DeleteSubscriptionGroup",
     "DeleteTopicInBroker",
@@ -166,6 +169,8 @@ __all__ = [
     "GetTopicStatsInfo",
     "GetTopicsByCluster",
     "HeartbeatReply",
+    "ListAcls",
+    "ListUsers",
     "Notification",
     "NotificationReply",
     "NotifyBrokerRoleChanged",
@@ -205,6 +210,7 @@ __all__ = [
     "UpdateAclConfig",
     "UpdateConsumerOffset",
     "UpdateGlobalWhiteAddresses",
+    "UserName",
     "ViewBrokerStatsData",
     "ViewMessage",
     "WipeWritePerm",
