@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 from pyromq.errors import ConfigError, ServiceNotAvailable
 from pyromq.remoting import RemotingServer, UnfinishedFrames, body_limits
 from pyromq.remoting.addresses import VIP_PORT_OFFSET
+from pyromq.remoting.certificates import server_files
 from pyromq.remoting.listening import ListeningSocket
 
 from .requests import RULES
@@ -58,6 +59,7 @@ class Ports:
         self._ha_port = ha_port
         self._listener = listener
         self._tls = tls
+        self.certificates = server_files(tls)
         self._processors: dict[int, Processor] = {}
         self._vip_processors: dict[int, Processor] = {}
         self._servers: list[RemotingServer] = []
@@ -69,7 +71,8 @@ class Ports:
         self._held.set()
 
     async def __aenter__(self) -> Self:
-        """ConfigError when a port is taken."""
+        """ConfigError when a port is taken, or a certificate cannot be used."""
+        self.certificates.load()
         attempts = 1 if self._config.listen_port else _ATTEMPTS
         for left in reversed(range(attempts)):
             try:
@@ -101,6 +104,7 @@ class Ports:
             tls=self._tls,
             body_limit=self._body_limit,
             unfinished=self._unfinished,
+            certificates=self.certificates,
         )
         server.bind()
         self._open.push_async_callback(server.close)
@@ -157,11 +161,12 @@ class Ports:
             server.listen()
         assert self._ha is not None, "no port is bound"
         self._ha.listen()
+        following = asyncio.create_task(self.certificates.follow(), name="follow certificates")
+        self._open.push_async_callback(_ended, following)
 
     def reload_tls(self) -> None:
         """Read the certificate again, for connections to come. ConfigError if it cannot be used: the old one stays."""
-        for server in self._servers:
-            server.reload_tls()
+        self.certificates.load()
 
     def stop_listening(self) -> None:
         """Take no new connections; those that are there go on."""
@@ -175,6 +180,11 @@ class Ports:
         running = [task for server in self._servers for task in server.endpoint.tasks]
         if running:
             await asyncio.wait(running, timeout=timeout)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _send_away(sock: socket.socket) -> None:
