@@ -49,7 +49,7 @@ class NameServer:
         config.write_text(f"listenPort={self.port}\nkvConfigPath={home / 'kvConfig.json'}\n")
         if make == OURS:
             with config.open("a") as file:
-                file.write(f"tls.server.mode={tls_mode}\n")
+                file.write(f"tls.server.mode={tls_mode}\ntls.test.mode.enable=true\n")
             self._command = [sys.executable, "-m", "pyromq.cli.main", "namesrv", "-c", str(config)]
             settings = ("PYROMQ_", "ROCKETMQ")  # those of the machine are not meant for this one
             inherited = {key: value for key, value in os.environ.items() if not key.startswith(settings)}

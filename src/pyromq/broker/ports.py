@@ -18,6 +18,7 @@ from pyromq.errors import ConfigError, ServiceNotAvailable
 from pyromq.protocol.codes import RequestCode
 from pyromq.remoting import RemotingServer, UnfinishedFrames, body_limits
 from pyromq.remoting.addresses import VIP_PORT_OFFSET
+from pyromq.remoting.certificates import server_files
 from pyromq.remoting.listening import ListeningSocket
 
 from .requests import RULES
@@ -70,6 +71,7 @@ class Ports:
         self._ha_port = ha_port
         self._listener = listener
         self._tls = tls
+        self.certificates = server_files(tls)
         self._processors: dict[int, Processor] = {}
         self._vip_processors: dict[int, Processor] = {}
         self._servers: list[RemotingServer] = []
@@ -82,7 +84,8 @@ class Ports:
         self._held.set()
 
     async def __aenter__(self) -> Self:
-        """ConfigError when a port is taken."""
+        """ConfigError when a port is taken, or a certificate cannot be used."""
+        self.certificates.load()
         attempts = 1 if self._config.listen_port else _ATTEMPTS
         for left in reversed(range(attempts)):
             try:
@@ -114,6 +117,7 @@ class Ports:
             tls=self._tls,
             body_limit=self._body_limit,
             unfinished=self._unfinished,
+            certificates=self.certificates,
         )
         server.bind()
         self._open.push_async_callback(server.close)
@@ -179,11 +183,12 @@ class Ports:
             server.listen()
         assert self._ha is not None, "no port is bound"
         self._ha.listen()
+        following = asyncio.create_task(self.certificates.follow(), name="follow certificates")
+        self._open.push_async_callback(_ended, following)
 
     def reload_tls(self) -> None:
         """Read the certificate again, for connections to come. ConfigError if it cannot be used: the old one stays."""
-        for server in self._servers:
-            server.reload_tls()
+        self.certificates.load()
 
     def stop_listening(self) -> None:
         """Take no new connections; those that are there go on."""
@@ -197,6 +202,11 @@ class Ports:
         running = [task for server in self._servers for task in server.endpoint.tasks]
         if running:
             await asyncio.wait(running, timeout=timeout)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _send_away(sock: socket.socket) -> None:

@@ -70,6 +70,7 @@ NOUNS = {
     "spark": Noun("pyromq.cli.nouns.spark", "Work with topics in Spark: a shell, programs, a health check."),
     "bench": Noun("pyromq.cli.nouns.bench", "Measure how fast messages are sent and read."),
     "context": Noun("pyromq.cli.nouns.context", "Manage named connections, for --context."),
+    "tls": Noun("pyromq.cli.nouns.tls", "Make certificates for TLS, and look at those that servers show."),
     "mqadmin": Noun("pyromq.cli.mqadmin", "Run RocketMQ's own admin commands, with their names, options and headings."),
     "completion": Noun(
         "pyromq.cli.nouns.completion", "Print a shell script that completes commands, topics and groups."

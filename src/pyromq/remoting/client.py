@@ -14,15 +14,17 @@ from pyromq.errors import ConnectFailed, LocalProtocolError, RequestTimeout
 from pyromq.protocol.codes import ResponseCode
 
 from .addresses import split_address
+from .certificates import LOOK, client_files
 from .config import ClientConfig
 from .connection import Connection
 from .endpoint import ConnectionListener, Endpoint, Hook, Processor
-from .tls import TlsConfig, client_context
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyromq.protocol.command import Command
+
+    from .tls import TlsConfig
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +49,18 @@ class RemotingClient:
         tls: TlsConfig | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        """`ssl_context` replaces `tls`, if you already have a context."""
+        """`ssl_context` replaces `tls`, if you already have a context. ConfigError for certificates that are unusable.
+
+        The files that `tls` names are read again when they change.
+        """
         self._config = config = config or ClientConfig()
-        if ssl_context is None and tls is not None and tls.client_enable:
-            ssl_context = client_context(tls)
         self._context = ssl_context
+        self._files = None
+        if ssl_context is None and tls is not None and tls.client_enable:
+            self._files = client_files(tls)
+            self._files.load()
+        self._renewing: asyncio.Task[None] | None = None
+        self._looked_at = time.monotonic()
         self._connecting: dict[str, _Attempt] = {}
         self._connections: dict[str, Connection] = {}
         self._attempts: set[asyncio.Task[Connection]] = set()
@@ -165,6 +174,8 @@ class RemotingClient:
         """Close all connections; waiting calls get ConnectionLost."""
         self._closed = True
         tasks: list[asyncio.Task[Connection] | asyncio.Task[None]] = [*self._attempts]
+        if self._renewing is not None:
+            tasks.append(self._renewing)
         if self._idle is not None:
             tasks.append(self._idle)
         for task in tasks:
@@ -213,15 +224,28 @@ class RemotingClient:
         connection = Connection(self.endpoint)
         # The address we use for the peer; its own may look different.
         connection.context = address
-        server_name = host if self._context is not None else None
+        context = await self._current_context()
+        server_name = host if context is not None else None
         try:
             await asyncio.get_running_loop().create_connection(
-                lambda: connection, host, port, ssl=self._context, server_hostname=server_name
+                lambda: connection, host, port, ssl=context, server_hostname=server_name
             )
         except BaseException:
             connection.abandon()
             raise
         return connection
+
+    async def _current_context(self) -> ssl.SSLContext | None:
+        """The TLS context for a new connection; None for plain text."""
+        if self._files is None:
+            return self._context
+        if self._renewing is None and time.monotonic() - self._looked_at >= LOOK:
+            self._looked_at = time.monotonic()
+            self._renewing = asyncio.create_task(asyncio.to_thread(self._files.renew), name="look at certificates")
+        if self._renewing is not None:
+            await asyncio.shield(self._renewing)
+            self._renewing = None
+        return self._files.context
 
     def _forget(self, address: str, connection: Connection) -> None:
         if self._connections.get(address) is connection:

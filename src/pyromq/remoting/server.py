@@ -8,9 +8,10 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Self
 
-from pyromq.errors import ConfigError, PyroMQError
+from pyromq.errors import PyroMQError
 
 from .addresses import format_address
+from .certificates import FollowedFiles, server_files
 from .connection import Connection
 from .endpoint import ConnectionListener, Endpoint, Hook, Processor
 from .listening import ListeningSocket
@@ -50,10 +51,15 @@ class RemotingServer:
         tls: TlsConfig | None = None,
         body_limit: Callable[[int], BodyLimit] | None = None,
         unfinished: UnfinishedFrames | None = None,
+        certificates: FollowedFiles | None = None,
     ) -> None:
+        """`certificates` are those that another server has loaded and follows, with the same `tls`."""
         self._config = config
         self._tls = tls or TlsConfig()
-        self._context: ssl.SSLContext | None = None
+        self._has_own_files = certificates is None
+        self._files = certificates or server_files(self._tls)
+        self._self_signed: ssl.SSLContext | None = None
+        self._following: asyncio.Task[None] | None = None
         self._making_context: asyncio.Task[ssl.SSLContext | None] | None = None
         self._listening: ListeningSocket | None = None
         self._full = False
@@ -107,7 +113,8 @@ class RemotingServer:
 
     def bind(self) -> None:
         """Bind the port; connections are refused until `listen`. ConfigError if it is taken."""
-        self._context = self._named_context()
+        if self._has_own_files:
+            self._files.load()  # here, so that a bad certificate stops the start
         self._listening = ListeningSocket(self._config, self._accepted)
 
     def listen(self) -> None:
@@ -115,6 +122,8 @@ class RemotingServer:
         assert self._listening is not None, "the server is not bound to a port"
         self._listening.listen()
         self._idle = asyncio.create_task(self.endpoint.close_idle(self._config.max_idle_seconds), name="close idle")
+        if self._has_own_files:
+            self._following = asyncio.create_task(self._files.follow(), name="follow certificates")
 
     def stop_listening(self) -> None:
         """Stop accepting connections; existing ones continue."""
@@ -123,25 +132,21 @@ class RemotingServer:
 
     def reload_tls(self) -> None:
         """Reload the certificate for new connections. ConfigError if it is unusable; the old one stays."""
-        self._context = self._named_context() or self._context
+        if self._has_own_files:
+            self._files.load()
 
     async def close(self) -> None:
         """Stop listening, close the connections, wait for everything still running."""
         self.stop_listening()
         # Let tasks of connections accepted in this turn start, so that they close their sockets.
         await asyncio.sleep(0)
-        tasks = [task for task in (self._idle, self._making_context, *self._admissions) if task is not None]
+        tasks = [
+            task for task in (self._idle, self._following, self._making_context, *self._admissions) if task is not None
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.endpoint.close()
-
-    def _named_context(self) -> ssl.SSLContext | None:
-        """The TLS context from the settings, made now so that a bad certificate stops the start."""
-        tls = self._tls
-        if tls.mode is TlsMode.ENFORCING and not tls.server_cert and not tls.test_mode:
-            raise ConfigError("tls.server.mode is enforcing, but tls.server.certPath names no certificate")
-        return server_context(tls) if tls.mode is not TlsMode.DISABLED and tls.server_cert else None
 
     def _accepted(self, sock: socket.socket) -> None:
         if len(self.endpoint.connections) + len(self._admissions) >= self._config.max_connections:
@@ -198,14 +203,16 @@ class RemotingServer:
             raise
 
     async def _server_context(self) -> ssl.SSLContext | None:
-        if self._context is None:
+        if self._files.context is not None:
+            return self._files.context
+        if self._self_signed is None:
             # Make a self-signed certificate once, when the first client needs it; off the loop, since it takes
             # a while.
             if self._making_context is None:
                 making = asyncio.to_thread(server_context, self._tls)
                 self._making_context = asyncio.create_task(making, name="TLS context")
-            self._context = await asyncio.shield(self._making_context)
-        return self._context
+            self._self_signed = await asyncio.shield(self._making_context)
+        return self._self_signed
 
 
 class _Refused(Exception):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ssl
 import tempfile
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 
@@ -40,8 +39,8 @@ class TlsConfig:
     )
     test_mode: bool = option(
         "tls.test.mode.enable",
-        True,
-        "Serve a self-signed certificate if none is set, and trust any server. Set to false in production.",
+        False,
+        "Serve a self-signed certificate if none is set: good for encryption, proof of nothing. `pyromq up` sets it.",
     )
     server_cert: str = option("tls.server.certPath", "", "Certificate chain of the server, PEM.")
     server_key: str = option("tls.server.keyPath", "", "Private key of the server, PEM.")
@@ -93,6 +92,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext | None:
     if not config.server_cert and not config.test_mode:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if config.server_cert:
         _load_cert(context, config.server_cert, config.server_key, config.server_key_password)
     else:
@@ -107,6 +107,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext | None:
 def client_context(config: TlsConfig) -> ssl.SSLContext:
     """A client's TLS context. Host names are never checked: brokers are known by address."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False
     if config.client_auth_server:
         context.verify_mode = ssl.CERT_REQUIRED
@@ -137,32 +138,10 @@ def _load_trust(context: ssl.SSLContext, trust: str, key: str) -> None:
 
 
 def _load_self_signed(context: ssl.SSLContext) -> None:
+    from .issuing import self_signed
+
     # The ssl module reads certificates only from files.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "self-signed.pem")
         path.write_bytes(self_signed())
         context.load_cert_chain(path)
-
-
-def self_signed(now: datetime | None = None) -> bytes:
-    """A new key and a certificate signed by it, PEM: good for encryption, proof of nothing."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    now = now or datetime.now(UTC)
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "pyromq")])
-    cert = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=3650))
-        .sign(key, hashes.SHA256())
-    )
-    return cert.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )

@@ -53,7 +53,7 @@ class Cluster:
                 life.enter_context(tempfile.TemporaryDirectory(prefix="pyromq-"))
             )
             folder.mkdir(parents=True, exist_ok=True)
-            here = ("bindAddress=127.0.0.1", "listenPort=0")
+            here = ("bindAddress=127.0.0.1", "listenPort=0", "tls.test.mode.enable=true")
             kept = (f"kvConfigPath={folder / 'kvConfig.json'}", f"configStorePath={folder / 'namesrv.properties'}")
             of_name_server = namesrv.load_settings(environ={}, sets=[*here, *kept])
             name_server = await life.enter_async_context(namesrv.NameServer(of_name_server))

@@ -32,7 +32,14 @@ SUSPEND_AND_SUBSCRIBE = 2 | 4
 def new_name_server(folder, port=None):
     files = [f"kvConfigPath={folder}/kv.json", f"configStorePath={folder}/namesrv.properties"]
     return NameServer(
-        load_namesrv_settings(sets=[*files, f"listenPort={port or free_port()}", "bindAddress=127.0.0.1"])
+        load_namesrv_settings(
+            sets=[
+                *files,
+                f"listenPort={port or free_port()}",
+                "bindAddress=127.0.0.1",
+                "tls.test.mode.enable=true",
+            ]
+        )
     )
 
 
@@ -43,6 +50,7 @@ def new_broker(folder, *sets, namesrv_addr=None, disk=None):
         f"brokerConfigPath={folder}/broker.properties",
         f"listenPort={free_port()}",
         "bindAddress=127.0.0.1",
+        "tls.test.mode.enable=true",
         "brokerIP1=127.0.0.1",
         "brokerIP2=127.0.0.1",
         "brokerName=broker-a",

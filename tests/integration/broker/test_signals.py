@@ -15,6 +15,10 @@ from tests.integration.broker.life_kit import Peer
 from tests.integration.remoting.certificates import Authority
 from tests.ports import free_port
 
+from pyromq.errors import ConnectionLost
+from pyromq.protocol.command import Command
+from pyromq.remoting import RemotingClient, TlsConfig
+
 pytestmark = pytest.mark.slow
 
 PATIENCE = 30.0
@@ -94,6 +98,29 @@ def test_a_hang_up_signal_renews_the_certificate_and_keeps_the_old_one_if_there_
         process.send_signal(signal.SIGHUP)
         assert "cert.pem" in line_of_log(process, "ERROR")
         assert certificate_of(port) == second
+        assert stop(process, signal.SIGTERM)[0] == 0
+
+
+@pytest.mark.scenario("admin 47")
+async def test_an_enforcing_server_says_why_it_closes_and_shows_a_renewed_certificate(tmp_path, server):
+    authority = Authority(tmp_path, "authority")
+    settings = issue(authority, "first", tmp_path)
+    starting, port = server(settings=[*settings, "tls.server.mode=enforcing"])
+    tls = TlsConfig(client_enable=True, client_auth_server=True, client_trust=authority.trust)
+    unknown = Command.request(9999)
+    with starting as process:
+        line_with(process, "boot success")
+        async with RemotingClient() as plain, RemotingClient(tls=tls) as encrypted:
+            with pytest.raises(ConnectionLost):
+                await plain.invoke(f"127.0.0.1:{port}", unknown)
+            line_of_log(process, "speaks plain text, which is refused here; closing")
+            assert (await encrypted.invoke(f"127.0.0.1:{port}", unknown)).code == 3
+            first = certificate_of(port)
+            issue(authority, "second", tmp_path)
+            process.send_signal(signal.SIGHUP)
+            line_of_log(process, "reloaded")
+            assert certificate_of(port) != first
+            assert (await encrypted.invoke(f"127.0.0.1:{port}", unknown)).code == 3
         assert stop(process, signal.SIGTERM)[0] == 0
 
 

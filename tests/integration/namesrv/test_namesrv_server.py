@@ -205,7 +205,7 @@ class TestService:
             assert (await scenes.route()).code == 17
 
     async def test_tls_settings_reach_the_network(self, start):
-        async with start("tls.server.mode=enforcing") as scenes:
+        async with start("tls.server.mode=enforcing", "tls.test.mode.enable=true") as scenes:
             plain = await scenes.connect()
             plain.send(json_request(105, {"topic": "T"}))
             assert await plain.closed_by_server() == b""

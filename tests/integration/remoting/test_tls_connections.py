@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
+import shutil
 import socket
 import ssl
 import time
@@ -19,7 +21,7 @@ from tests.integration.remoting.certificates import PASSWORD, Authority
 from pyromq.errors import ConfigError, ConnectFailed, ConnectionLost
 from pyromq.protocol.command import Command
 from pyromq.protocol.frame import FrameDecoder, encode
-from pyromq.remoting import RemotingClient, TlsConfig, TlsMode
+from pyromq.remoting import RemotingClient, TlsConfig, TlsMode, certificates
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +34,7 @@ ECHO = 1
 PROCESSORS = {ECHO: lambda _, asked: asked.reply(body=asked.body)}
 CLIENT = TlsConfig(client_enable=True)
 PLAIN = TlsConfig()
+SELF_SIGNED = {"tls": TlsConfig(test_mode=True)}
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +52,12 @@ def server_tls(authority: Authority, **more: Any) -> TlsConfig:
     return TlsConfig(server_cert=cert, server_key=key, test_mode=False, **more)
 
 
+def put(issued: tuple[str, str], folder: Path) -> None:
+    """Put a certificate and its key where somebody looks for them."""
+    for source, name in zip(issued, ("cert.pem", "key.pem"), strict=True):
+        shutil.copy(source, folder / name)
+
+
 async def ask(start: Start, server: RemotingServer, tls: TlsConfig, timeout: float = 5.0) -> bool:
     """Ask once; whether the connection was encrypted."""
     client = await start.client(None, {"tls": tls})
@@ -58,7 +67,7 @@ async def ask(start: Start, server: RemotingServer, tls: TlsConfig, timeout: flo
 
 
 async def test_a_permissive_server_takes_plain_text_and_tls_on_one_port(start: Start):
-    server = await start.server(PROCESSORS)
+    server = await start.server(PROCESSORS, SELF_SIGNED)
     assert not await ask(start, server, PLAIN)
     assert await ask(start, server, CLIENT)
     assert len(server.connections) == 2
@@ -79,7 +88,7 @@ async def test_a_client_takes_an_ssl_context_as_it_is(start: Start, authority: A
 
 
 async def test_an_enforcing_server_refuses_plain_text(start: Start, caplog):
-    server = await start.server(PROCESSORS, {"tls": TlsConfig(mode=TlsMode.ENFORCING)})
+    server = await start.server(PROCESSORS, {"tls": TlsConfig(mode=TlsMode.ENFORCING, test_mode=True)})
     assert await ask(start, server, CLIENT)
     with pytest.raises(ConnectionLost):
         await ask(start, server, PLAIN)
@@ -108,7 +117,7 @@ async def test_an_enforcing_server_without_certificate_does_not_start(start: Sta
 
 
 async def test_many_first_clients_share_one_self_signed_certificate(start: Start):
-    server = await start.server(PROCESSORS)
+    server = await start.server(PROCESSORS, SELF_SIGNED)
     clients = [await start.client(None, {"tls": CLIENT}) for _ in range(5)]
     await asyncio.gather(*(client.invoke(server.address, Command.request(ECHO), 5) for client in clients))
     certificates = {
@@ -206,6 +215,57 @@ async def test_a_server_may_ask_for_client_certificates(
             await ask(start, server, CLIENT)
 
 
+async def test_a_renewed_certificate_is_shown_without_a_signal(
+    start: Start, authority: Authority, stranger: Authority, tmp_path: Path, monkeypatch
+):
+    monkeypatch.setattr(certificates, "LOOK", 0.01)
+    put(authority.issue("old"), tmp_path)
+    tls = TlsConfig(server_cert=str(tmp_path / "cert.pem"), server_key=str(tmp_path / "key.pem"))
+    server = await start.server(PROCESSORS, {"tls": tls})
+    trusting = TlsConfig(client_enable=True, client_auth_server=True, client_trust=stranger.trust)
+    old = await start.client(None, {"tls": CLIENT})
+    await old.invoke(server.address, Command.request(ECHO), 5.0)
+    with pytest.raises(ConnectFailed, match="CERTIFICATE_VERIFY_FAILED"):
+        await ask(start, server, trusting)
+    put(stranger.issue("new"), tmp_path)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with contextlib.suppress(ConnectFailed):
+                assert await ask(start, server, trusting)
+                break
+    # Who was connected before stays so.
+    (connection,) = old.endpoint.connections
+    assert (await old.invoke(server.address, Command.request(ECHO), 5.0)).code == 0
+    assert old.endpoint.connections == {connection}
+
+
+async def test_a_client_shows_its_renewed_certificate(
+    start: Start, authority: Authority, stranger: Authority, tmp_path: Path, monkeypatch
+):
+    monkeypatch.setattr("pyromq.remoting.client.LOOK", 0.0)
+    server = await start.server(
+        PROCESSORS, {"tls": server_tls(authority, server_need_client_auth="require", server_trust=authority.trust)}
+    )
+    put(stranger.issue("unknown"), tmp_path)
+    tls = TlsConfig(client_enable=True, client_cert=str(tmp_path / "cert.pem"), client_key=str(tmp_path / "key.pem"))
+    client = await start.client(None, {"tls": tls})
+    with pytest.raises(ConnectionLost):
+        await client.invoke(server.address, Command.request(ECHO), 5.0)
+    put(authority.issue("known"), tmp_path)
+    assert (await client.invoke(server.address, Command.request(ECHO), 5.0)).code == 0
+    assert not any(task.get_name() == "look at certificates" for task in asyncio.all_tasks())
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_tls_1_2_and_1_3_are_spoken(start: Start, version: ssl.TLSVersion):
+    server = await start.server(PROCESSORS, SELF_SIGNED)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = version
+    client = await start.client(None, {"ssl_context": context})
+    assert (await client.invoke(server.address, Command.request(ECHO), 5.0)).code == 0
+
+
 @pytest.mark.parametrize(
     "hello",
     [
@@ -218,7 +278,7 @@ async def test_a_server_may_ask_for_client_certificates(
 )
 async def test_handshake_garbage_ends_its_connection_and_no_other(start: Start, caplog, hello: bytes):
     caplog.set_level(logging.INFO)
-    server = await start.server(PROCESSORS)
+    server = await start.server(PROCESSORS, SELF_SIGNED)
     async with await Peer.connect(server.address) as good, await Peer.connect(server.address) as bad:
         assert (await good.ask(request(ECHO))).code == 0
         await bad.send(hello)
@@ -233,7 +293,7 @@ async def test_handshake_garbage_ends_its_connection_and_no_other(start: Start, 
 @pytest.mark.parametrize("hello", [b"\x16", b"\x16\x03\x01\x02\x00\x01\x00\x01"])
 async def test_a_handshake_that_is_never_finished_times_out(start: Start, caplog, hello: bytes):
     caplog.set_level(logging.INFO)
-    server = await start.server(PROCESSORS, max_idle_seconds=0.2)
+    server = await start.server(PROCESSORS, SELF_SIGNED, max_idle_seconds=0.2)
     async with await Peer.connect(server.address) as slow:
         started = time.monotonic()
         await slow.send(hello)
@@ -285,7 +345,7 @@ async def test_a_tls_client_of_a_plain_text_server_gets_a_typed_error(start: Sta
 
 
 async def test_garbage_within_tls_closes_the_connection(start: Start, caplog):
-    server = await start.server(PROCESSORS)
+    server = await start.server(PROCESSORS, SELF_SIGNED)
     client = await start.client(None, {"tls": CLIENT})
     connection = await client.connection(server.address)
     connection.transport.write(b"\xff" * 8)
@@ -295,7 +355,7 @@ async def test_garbage_within_tls_closes_the_connection(start: Start, caplog):
 
 async def test_a_blocking_tls_client_of_another_make_is_served(start: Start):
     """Java and Go shake hands in their own way; this is OpenSSL's, without asyncio."""
-    server = await start.server(PROCESSORS)
+    server = await start.server(PROCESSORS, SELF_SIGNED)
 
     def talk() -> Command:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -315,7 +375,7 @@ async def test_a_blocking_tls_client_of_another_make_is_served(start: Start):
 
 
 async def test_closing_a_server_during_a_handshake_leaves_nothing(start: Start):
-    server = await start.server(PROCESSORS)
+    server = await start.server(PROCESSORS, SELF_SIGNED)
     async with await Peer.connect(server.address) as peer:
         await peer.send(b"\x16")
         async with asyncio.timeout(PATIENCE):
@@ -324,14 +384,14 @@ async def test_closing_a_server_during_a_handshake_leaves_nothing(start: Start):
                 await asyncio.sleep(0)
         await server.close()
         await peer.ended()
-    async with await Peer.connect((await start.server(PROCESSORS)).address) as peer:
+    async with await Peer.connect((await start.server(PROCESSORS, SELF_SIGNED)).address) as peer:
         await peer.send(b"\x16\x03\x01\x02\x00")
     gc.collect()
 
 
 async def test_closing_endpoints_over_tls_waits_for_nothing(start: Start, monkeypatch):
     monkeypatch.setattr("pyromq.remoting.endpoint._LINGER", 3600.0)
-    server = await start.server(PROCESSORS)
+    server = await start.server(PROCESSORS, SELF_SIGNED)
     client = await start.client(None, {"tls": CLIENT})
     await client.invoke(server.address, Command.request(ECHO), 5)
     async with asyncio.timeout(TOO_LONG):

@@ -11,7 +11,8 @@ from cryptography import x509
 
 from pyromq.errors import ConfigError
 from pyromq.remoting import TlsConfig, TlsMode
-from pyromq.remoting.tls import client_context, self_signed, server_context, with_tls_file
+from pyromq.remoting.issuing import self_signed
+from pyromq.remoting.tls import client_context, server_context, with_tls_file
 from pyromq.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,13 +55,13 @@ def test_a_self_signed_certificate_is_valid_for_years_and_new_each_time():
 
 
 def test_without_certificate_and_test_mode_there_is_no_tls():
-    assert server_context(TlsConfig(test_mode=False)) is None
-    assert server_context(TlsConfig()) is not None
+    assert server_context(TlsConfig()) is None
+    assert server_context(TlsConfig(test_mode=True)) is not None
 
 
 def test_who_is_asked_for_a_certificate():
     def mode(**settings: object) -> ssl.VerifyMode:
-        context = server_context(TlsConfig(**settings))  # type: ignore[arg-type]  # settings of several types
+        context = server_context(TlsConfig(test_mode=True, **settings))  # type: ignore[arg-type]  # settings of several types
         assert context is not None
         return context.verify_mode
 

@@ -48,8 +48,11 @@ MOST_REPLICAS = 9
 NAMESRV_PORT = 9876
 LAST_PORT = 65535
 
+# Whoever wants to try TLS need not make certificates first.
+_TLS = {"tls.test.mode.enable": "true"}
 # Defaults that suit a laptop.
 _DEFAULTS = {
+    **_TLS,
     "mappedFileSizeCommitLog": "64m",
     "traceTopicEnable": "true",
     "drainSeconds": "0",
@@ -180,7 +183,7 @@ class Plan:
             "kvConfigPath": str(folder / "kvConfig.json"),
             "configStorePath": str(folder / "namesrv.properties"),
         }
-        return _with(settings, own)
+        return _with(settings, own | _TLS)
 
     def controller(self) -> Settings | None:
         """The settings of the controller beside the name server; None unless it is needed or asked for."""
@@ -194,7 +197,7 @@ class Plan:
             "controllerStorePath": str(folder),
             "configStorePath": str(folder / "controller.properties"),
         }
-        return _with(settings, own)
+        return _with(settings, own | _TLS)
 
     @property
     def _controller_port(self) -> int:
