@@ -23,6 +23,7 @@ from pyromq.protocol.bodies import (
     SubscriptionData,
     SubscriptionGroupConfig,
     UnlockBatchRequestBody,
+    UserInfo,
 )
 from pyromq.protocol.bodies.heartbeat import ConsumeFromWhere
 from pyromq.protocol.codes import RequestCode as Code
@@ -148,6 +149,27 @@ async def guarded(tmp_path):
 
 
 @pytest.fixture
+async def guarded_by_users(tmp_path):
+    """A broker with users of 5.x: a super user, and one without policies."""
+    sets = [
+        *("bindAddress=127.0.0.1", "brokerIP1=127.0.0.1", "listenPort=0", "drainSeconds=0"),
+        *(f"storePathRootDir={tmp_path / 'store'}", f"brokerConfigPath={tmp_path / 'broker.conf'}"),
+        *("mappedFileSizeCommitLog=1m", "authenticationEnabled=true", "authorizationEnabled=true"),
+        f'initAuthenticationUser={{"username":"{ADMIN[0]}","password":"{ADMIN[1]}"}}',
+        f'innerClientAuthenticationCredentials={{"accessKey":"{ADMIN[0]}","secretKey":"{ADMIN[1]}"}}',
+    ]
+    async with (
+        broker.Broker(broker.load_settings(environ={}, sets=sets)) as running,
+        RemotingClient(hooks=[SigningHook(*ADMIN)]) as client,
+    ):
+        address = f"127.0.0.1:{running.port}"
+        viewer = UserInfo(username=VIEWER[0], password=VIEWER[1], user_type="Normal")
+        request = Command(Code.AUTH_CREATE_USER, ext={"username": VIEWER[0]}, body=viewer.encode())
+        assert (await client.invoke(address, request, 5)).code == 0
+        yield Asked(address)
+
+
+@pytest.fixture
 async def guarded_name_server(tmp_path):
     file = tmp_path / "plain_acl.yml"
     file.write_text(ACCOUNTS)
@@ -179,6 +201,20 @@ async def test_a_broker_refuses_an_account_without_rights_all_that_needs_some(gu
 
 async def test_a_broker_refuses_an_administrator_nothing(guarded):
     assert {code for code in BROKER_RULES if await guarded.refuses(code, ADMIN)} == set()
+
+
+async def test_a_broker_with_users_does_nothing_for_strangers(guarded_by_users):
+    for code in BROKER_RULES:
+        assert (await guarded_by_users(code)).remark == "username cannot be null.", code
+        assert (await guarded_by_users(code, (ADMIN[0], "wrong-s3cret"))).remark == "check signature failed.", code
+        assert (await guarded_by_users(code, ("nobody-knows", ADMIN[1]))).remark == "User:nobody-knows is not found."
+
+
+async def test_a_broker_refuses_a_user_without_policies_everything(guarded_by_users):
+    for code in BROKER_RULES:
+        reply = await guarded_by_users(code, VIEWER)
+        assert reply.code == NO_PERMISSION, code
+        assert f"User:{VIEWER[0]} has no permission to access" in reply.remark, code
 
 
 @pytest.mark.scenario("admin 46")
