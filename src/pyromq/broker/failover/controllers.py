@@ -131,12 +131,15 @@ class Controllers:
     # Keeping up to date
 
     async def run(self) -> None:
-        """Look for the controllers and their leader until cancelled."""
-        await self.refresh()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_list(), name="list controllers")
-            tasks.create_task(self._keep_connected(), name="reach controllers")
-            tasks.create_task(self._keep_leader(), name="follow the leading controller")
+        """Look for the controllers and their leader until cancelled. Nothing is asked after that."""
+        try:
+            await self.refresh()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_list(), name="list controllers")
+                tasks.create_task(self._keep_connected(), name="reach controllers")
+                tasks.create_task(self._keep_leader(), name="follow the leading controller")
+        finally:
+            self._left = True
 
     async def refresh(self) -> None:
         """Read the list of controllers anew. If that fails, keep the known ones."""
