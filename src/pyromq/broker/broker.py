@@ -37,8 +37,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # Seconds to tell the name servers that the broker is leaving, before it answers held pulls.
-_LOOK = 1.0  # seconds between two looks whether the last client has gone
 _HEARD = 0.5
+# Seconds between two looks whether the last client has gone.
+_LOOK = 1.0
 # Seconds for a master that stops to become a slave of another.
 _HAND_OVER = 3.0
 # Seconds for requests in progress to finish when the broker stops.

@@ -371,6 +371,8 @@ class _Link:
         self._absent(min(pause, self._live.config.register_interval))
 
     def _lost(self, connection: Connection) -> None:
+        if self._task is not None and self._task.done():
+            return  # nobody registers any more: this broker stops, or has another role
         if connection is self._connection and self.present:
             logger.warning("name server %s hung up; registering again", self.address)
             self._absent(_FIRST_RETRY)

@@ -1,7 +1,11 @@
 """Elections that the controller starts by itself, when a master is gone (docs/spec/controller.md 3.2).
 
 After a start, nobody has beaten yet, and every master would seem gone. So groups that were known before have no
-election for one heartbeat time-out; by then everybody who lives has been heard.
+election for one heartbeat time-out of their master; by then everybody who lives has been heard.
+
+A controller that begins to lead waits as long, even for a master that it has heard and that is gone now. The lease of
+such a master is from the leader before, and counts on the connection to that one: it may go on although the connection
+to this controller has ended. But it is shorter than the time-out, and began before this controller led.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyromq.errors import NotDecided, NotLeader
 
-from .liveness import DEFAULT_TIMEOUT, LONGEST_GAP, BrokerKey
+from .liveness import LONGEST_GAP, BrokerKey
 from .replicas import ElectMasterEvent
 from .verdicts import NOBODY, Refusal, elect_master
 
@@ -29,7 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # Seconds.
-AFTER_START = DEFAULT_TIMEOUT
 _PAUSE = 0.1
 _LONGEST_SLEEP = LONGEST_GAP / 2
 _JUST_AFTER = 0.001
@@ -55,7 +58,8 @@ class Elections:
         self._clock = clock
         self._elected = elected
         self._known_before: frozenset[str] = frozenset()
-        self._waits_until = clock()
+        self._began = clock()
+        self._is_resting = False
         self._under_way: set[str] = set()
         self._wanted: asyncio.Queue[str] = asyncio.Queue()
         self._look = asyncio.Event()
@@ -63,13 +67,17 @@ class Elections:
     def started(self) -> None:
         """The groups are known; from now on everybody has a time-out to be heard."""
         self._known_before = frozenset(self._decisions.groups)
-        self._waits_until = self._clock() + AFTER_START
+        self._began = self._clock()
 
     def led(self) -> None:
         """This controller began or ceased to lead. A new leader may not have heard everybody yet, as after a start."""
         if self._decisions.is_leader:
             self.started()
         self.look_now()
+
+    def rest(self) -> None:
+        """Elect nobody any more."""
+        self._is_resting = True
 
     def look_now(self) -> None:
         """Check all groups now: intervals changed, or who leads."""
@@ -100,12 +108,19 @@ class Elections:
                 tasks.create_task(self._elect(name), name=f"elect {name}")
 
     def _want(self, name: str) -> None:
-        if not self._decisions.is_leader or name in self._under_way:
+        if not self._decisions.is_leader or self._is_resting or name in self._under_way:
             return
-        if name in self._known_before and self._clock() < self._waits_until:
+        if self._clock() < self._waits_until(name):
             return  # `_watch_masters` looks again
         self._under_way.add(name)
         self._wanted.put_nowait(name)
+
+    def _waits_until(self, name: str) -> float:
+        """When a group may have its first election."""
+        group = self._decisions.groups.get(name)
+        if name not in self._known_before or group is None or group.master is None:
+            return self._began
+        return self._began + self._liveness.timeout(BrokerKey(group.cluster, name, group.master))
 
     async def _watch_silent(self, close: Callable[[Hashable], None]) -> None:
         while True:
@@ -127,10 +142,11 @@ class Elections:
                     if alive and group.master is not None and group.master not in alive:
                         self._want(name)
             interval = self._settings.config.scan_inactive_master_interval / 1000
-            waits = self._waits_until - self._clock()
+            now = self._clock()
+            waits = [until - now + _JUST_AFTER for until in map(self._waits_until, self._known_before) if until >= now]
             self._look.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(interval, waits + _JUST_AFTER) if waits > 0 else interval):
+                async with asyncio.timeout(min([interval, *waits])):
                     await self._look.wait()
 
     async def _elect(self, name: str) -> None:

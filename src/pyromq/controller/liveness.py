@@ -71,12 +71,15 @@ class Liveness:
     def __init__(self) -> None:
         # By cluster and broker name, then by id.
         self._groups: dict[tuple[str, str], dict[int, _Entry]] = {}
+        # The time-outs that brokers named last, also those of brokers that are gone.
+        self._timeouts: dict[BrokerKey, float] = {}
 
     def beat(self, key: BrokerKey, connection: Hashable, standing: Standing, timeout: float, now: float) -> bool:
         """Take a heartbeat; True if the broker was not alive before.
 
         Epoch and offset only grow while it is alive: a beat may have been overtaken by a later one.
         """
+        self._timeouts[key] = timeout
         entries = self._groups.setdefault(key[:2], {})
         entry = entries.get(key.id)
         if entry is None:
@@ -96,6 +99,10 @@ class Liveness:
         """What the live brokers of a group last said, by id."""
         entries = self._groups.get((cluster, name), {})
         return {broker_id: entry.standing for broker_id, entry in entries.items() if entry.until >= now}
+
+    def timeout(self, key: BrokerKey) -> float:
+        """The seconds of silence after which a broker is gone, as it said last; RocketMQ's if it said nothing yet."""
+        return self._timeouts.get(key, DEFAULT_TIMEOUT)
 
     def connection_closed(self, connection: Hashable) -> list[BrokerKey]:
         """Forget the brokers that beat over it last, and name them."""

@@ -97,7 +97,7 @@ class BrokerProcessors:
             group = self._decisions.groups.get(name)
             if group is not None and standing.epoch > group.master_epoch:
                 logger.error(
-                    "broker %d of %s knows epoch %d, this controller only %d: its journal is not the one that brokers "
+                    "broker %d of %s knows epoch %d, this controller only %d: what it keeps is not what brokers "
                     "obeyed before; they ignore it until its epochs are larger",
                     key.id,
                     name,

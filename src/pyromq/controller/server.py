@@ -113,6 +113,11 @@ class Controller(Service):
         else:
             logger.info("certificate and log levels reloaded")
 
+    def rest(self) -> None:
+        """All brokers are about to stop: replace no master any more, unless a broker asks for it."""
+        if self._elections is not None:
+            self._elections.rest()
+
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         """Serve until cancelled; every task starts and ends in here. Calls `listening` once brokers can connect.
 

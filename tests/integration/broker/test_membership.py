@@ -667,6 +667,23 @@ async def test_a_controller_that_hangs_up_at_once_does_not_keep_the_broker_busy(
 
 
 @pytest.mark.slow
+async def test_a_connection_that_leads_nowhere_is_given_up_soon(tmp_path, controller):
+    """As behind a proxy whose controller hung up while it connected."""
+    async with Proxy(controller.address) as proxy, member(tmp_path, proxy, heartbeat_timeout=30_000) as joined:
+        await joined.has_lease()
+        controller.closed = lambda *_: None
+        connected: list[object] = []
+        controller.connected = connected.append
+        # What is asked on the next connection is never answered.
+        controller.answers = dict.fromkeys(Code, lambda request: None if len(connected) < 2 else ...)
+        began = time.monotonic()
+        proxy.cut()
+        await until(lambda: len(connected) == 2)
+        await joined.has_lease()
+        assert time.monotonic() - began < 15
+
+
+@pytest.mark.slow
 async def test_a_silent_controller_is_given_up_in_the_end(tmp_path):
     connected: list[object] = []
     async with StandIn() as silent:

@@ -147,3 +147,12 @@ def test_a_controller_runs_beside_the_name_server_if_it_is_asked_for(plan, tmp_p
     elsewhere = plan("enableControllerInNamesrv=true", "controllerDLegerPeers=n0-mq:7").controller()
     assert elsewhere is not None
     assert controllers(elsewhere)[0].address == "mq:7"
+
+
+def test_what_was_changed_at_run_time_holds_in_the_next_run(plan, tmp_path):
+    file = tmp_path / "controller" / "controller.properties"
+    file.parent.mkdir()
+    file.write_text("enableElectUncleanMaster=true\ncontrollerStorePath=/elsewhere\n")
+    config = plan(failover=True, replicas=1).controller()[ControllerConfig]
+    assert config.enable_elect_unclean_master
+    assert (config.store_path, config.config_store_path) == (str(file.parent), str(file))

@@ -41,7 +41,8 @@ class Controllers:
 
     There is one connection per controller, which every part of the broker shares: a controller takes the end of a
     broker's connection for the end of the broker. So one late answer closes nothing; only a controller that has said
-    nothing at all for a whole heartbeat time-out is given up.
+    nothing at all for a whole heartbeat time-out is given up. A connection on which nothing ever came is another matter:
+    whoever took it may have lost the controller just then, and would stay silent, while a new one works at once.
     """
 
     def __init__(self, client: RemotingClient, config: Callable[[], FailoverConfig]) -> None:
@@ -131,12 +132,15 @@ class Controllers:
     # Keeping up to date
 
     async def run(self) -> None:
-        """Look for the controllers and their leader until cancelled."""
-        await self.refresh()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_list(), name="list controllers")
-            tasks.create_task(self._keep_connected(), name="reach controllers")
-            tasks.create_task(self._keep_leader(), name="follow the leading controller")
+        """Look for the controllers and their leader until cancelled. Nothing is asked after that."""
+        try:
+            await self.refresh()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_list(), name="list controllers")
+                tasks.create_task(self._keep_connected(), name="reach controllers")
+                tasks.create_task(self._keep_leader(), name="follow the leading controller")
+        finally:
+            self._left = True
 
     async def refresh(self) -> None:
         """Read the list of controllers anew. If that fails, keep the known ones."""
@@ -324,7 +328,7 @@ class Controllers:
         since = since if before == received else sent
         self._silence[line] = (received, since)
         silent = asyncio.get_running_loop().time() - since
-        if silent >= self._config().heartbeat_timeout / 1000:
+        if silent >= self._config().heartbeat_timeout / 1000 or not received:
             self._client.give_up_if_silent(line, received, silent)
 
     # Who can be reached

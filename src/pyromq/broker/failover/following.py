@@ -56,6 +56,10 @@ class NothingInCommon(StoreError):
     """This log and the master's have no epoch in common, or none that is still there: the two cannot be joined."""
 
 
+class HungUp(RemoteProtocolError):
+    """The master closed the connection, as one does that stops or is no longer master."""
+
+
 class Following:
     """Follows the master of its group while it `run`s.
 
@@ -108,7 +112,9 @@ class Following:
                 self._retry = _LAST_RETRY
                 self._note(f"{exc}; this slave stays as it is until its store was removed")
             except (OSError, PyroMQError) as exc:
-                self._note(f"master {address}: {exc}")
+                # Whether anything is wrong shows next: the controllers may have chosen another master.
+                is_expected = self.following is not None and isinstance(exc, HungUp)
+                self._note(f"master {address}: {exc}", logging.INFO if is_expected else logging.ERROR)
             finally:
                 self.following = None
             if self._master() == address:
@@ -117,9 +123,9 @@ class Following:
             else:
                 self._retry = _FIRST_RETRY
 
-    def _note(self, problem: str) -> None:
+    def _note(self, problem: str, level: int = logging.ERROR) -> None:
         if problem != self.problem:
-            logger.error("not replicating: %s; trying again in %g s", problem, self._retry)
+            logger.log(level, "not replicating: %s; trying again in %g s", problem, self._retry)
         self.problem = problem
 
     async def _follow(self, address: str) -> None:
@@ -410,7 +416,7 @@ class _Feed(asyncio.BufferedProtocol):
             await asyncio.wait([self._saving])
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(exc or RemoteProtocolError("the master closed the connection"))
+        self._end(exc or HungUp("the master closed the connection"))
 
     def _end(self, exc: Exception) -> None:
         if not self._ended.done():

@@ -80,8 +80,7 @@ class Leading:
         self._keeper.moved = lambda: None
         if self._telling is not None:
             self._telling.cancel()
-        for link in tuple(self.master.links):
-            link.close(reason)
+        self.master.close(reason)
 
     def slave_id(self, link: SlaveLink) -> int | None:
         """Who is at the other end; None until it has introduced itself."""

@@ -215,10 +215,10 @@ class Master:
                     self._changed.clear()
                     await self._changed.wait()
 
-    def close(self) -> None:
+    def close(self, reason: str = "the broker stops") -> None:
         self._is_stopping = True
         for link in tuple(self.links):
-            link.close("the broker stops")
+            link.close(reason)
 
 
 def host_of(address: str) -> str:

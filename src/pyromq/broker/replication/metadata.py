@@ -97,7 +97,7 @@ class MetadataCopy:
         self._schedule = schedule
         self._timers = timers
         self._users = users
-        self._failing: set[str] = set()  # what was said to have failed
+        self._failing: dict[str, int] = {}  # what failed last time, and how often in a row
         # An answer that was overtaken would bring back what the master had before.
         self._turn = asyncio.Lock()
         self._is_wanted = asyncio.Event()
@@ -163,12 +163,14 @@ class MetadataCopy:
         except BrokerError as exc:
             logger.debug("%s not copied from master %s: %s", what, address, exc)
         except (OSError, PyroMQError) as exc:
-            if what not in self._failing:
-                level = logging.INFO if self._has_left() else logging.WARNING
+            failures = self._failing[what] = self._failing.get(what, 0) + 1
+            # Where controllers choose masters, one that is gone, or not ready yet, is nothing to worry about at first.
+            is_expected = self._has_left() or (failures == 1 and self._epoch())
+            if failures == 1 or (failures == 2 and self._epoch()):
+                level = logging.INFO if is_expected else logging.WARNING
                 logger.log(level, "%s not copied from master %s: %s; trying again", what, address, exc)
-            self._failing.add(what)
             return False
-        self._failing.discard(what)
+        self._failing.pop(what, None)
         return True
 
     async def _connect(self, address: str) -> None:

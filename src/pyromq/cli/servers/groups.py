@@ -48,12 +48,14 @@ class GroupMember:
 class Groups(Service):
     """Runs the members that were added until cancelled. `groups` gives what the controller has decided, by group name.
 
-    `report`, if set, gets a line for people whenever a group has a new master.
+    `report`, if set, gets a line for people whenever a group has a new master. `rest` is called when masters need no
+    successors any more.
     """
 
-    def __init__(self, groups: Callable[[], Mapping[str, Group]]) -> None:
+    def __init__(self, groups: Callable[[], Mapping[str, Group]], rest: Callable[[], None]) -> None:
         self._members: list[GroupMember] = []
         self._groups = groups
+        self._rest = rest
         self._fleets: list[Fleet] = []
         self.report: Callable[[str], None] | None = None
 
@@ -147,6 +149,7 @@ class Groups(Service):
         masters = {(group.name, group.master) for group, _ in self._standings()}
         names = {each.process.name for each in self._members if (each.group, each.broker_id) in masters}
         await asyncio.gather(*(fleet.stop(names) for fleet in self._fleets))
+        self._rest()
 
 
 async def _until(holds: Callable[[], bool], seconds: float) -> bool:

@@ -186,16 +186,24 @@ class Plan:
         return _with(settings, own | _TLS)
 
     def controller(self) -> Settings | None:
-        """The settings of the controller beside the name server; None unless it is needed or asked for."""
+        """The settings of the controller beside the name server; None unless it is needed or asked for.
+
+        Its file holds changes made during earlier runs, as a broker's does.
+        """
         if not self.failover and not self.name_server()[NamesrvConfig].enable_controller:
             return None
         folder = self.data / "controller"
-        settings = controller.load_settings(environ=_environ(), arguments=_known_to(CONTROLLER_CONFIGS, self.arguments))
+        file = folder / "controller.properties"
+        settings = controller.load_settings(
+            file if file.exists() else None,
+            environ=_environ(),
+            arguments=_known_to(CONTROLLER_CONFIGS, self.arguments),
+        )
         own = {
             "bindAddress": self.listen,
             "controllerDLegerPeers": f"n0-{join_address(self.host, self._controller_port)}",
             "controllerStorePath": str(folder),
-            "configStorePath": str(folder / "controller.properties"),
+            "configStorePath": str(file),
         }
         return _with(settings, own | _TLS)
 
@@ -357,7 +365,7 @@ async def _serve_groups(plan: Plan, port: int, log: list[str], services: list[Se
     controller.check_folders(settings)
     serving.log_notices(plan.broker(0, port, plan.broker_port))
     decider = controller.Controller(settings, elected=lambda group: groups.elected(group))
-    groups = Groups(lambda: decider.groups)
+    groups = Groups(lambda: decider.groups, decider.rest)
     async with decider:
         groups.add(plan.group_members(port, decider.address, log))
         async with groups:
