@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from pyromq.auth import Refused
+from pyromq.auth.acl import yaml_text
+from pyromq.auth.acl.addresses import EVERYWHERE, Addresses
+from pyromq.auth.acl.addresses import parse as parse_address
+from pyromq.auth.acl.files import parse as parse_accounts
 from pyromq.auth.users.conversion import acl_info, policies_of, user_of
 from pyromq.auth.users.model import PolicyEntry, Resource, address_of, deciding
 from pyromq.auth.users.users_file import UsersFile
@@ -410,6 +414,55 @@ def _decided_by_one(found: Policies, entry: PolicyEntry) -> None:
     assert other is None or entry.resource.name == ""
 
 
+# Files of accounts
+
+
+def accounts(_label: str, data: bytes) -> int:
+    """Any file has accounts, or is refused with its line in a sentence that stays short.
+    Written anew it has the same accounts, white addresses and version.
+    """
+    text = data.decode("utf-8", "replace")
+    try:
+        found = parse_accounts(text, "f")
+    except ConfigError as exc:
+        _names_its_line(exc)
+        raise
+    again = parse_accounts(yaml_text.dump(yaml_text.plain(yaml_text.read(text, "f")) or {}), "f")
+    assert (again.accounts, again.white, again.version) == (found.accounts, found.white, found.version)
+    return hash(
+        (len(found.accounts), len(found.white), *((each.admin, len(each.topics)) for each in found.accounts[:4]))
+    )
+
+
+def _names_its_line(refused: ConfigError) -> None:
+    source, _, line = refused.source.partition(":")
+    assert source == "f"
+    assert line.isdecimal()
+
+
+def addresses(_label: str, data: bytes) -> int:
+    """Any text is a list of patterns, or refused. A pattern takes the addresses at its edges, and none beyond them."""
+    text = data.decode("utf-8", "replace")
+    try:
+        whole = Addresses([text])
+    except ValueError as exc:
+        raise ConfigError(str(exc)) from exc
+    patterns = [parse_address(each) for each in whole.texts[:_FEW] if each not in EVERYWHERE]
+    for pattern in patterns:
+        most = 255 if len(pattern.places) == 4 else 0xFFFF
+        for number, edge in enumerate((min, max)):
+            taken = tuple(edge(each[number] for each in ranges) for ranges in pattern.places)
+            assert pattern.takes(taken)
+            assert whole.take(_host(taken))
+            beyond = taken[0] + (1 if number else -1)
+            assert not 0 <= beyond <= most or not pattern.takes((beyond, *taken[1:]))
+    return hash(tuple(len(ranges) for pattern in patterns[:4] for ranges in pattern.places))
+
+
+def _host(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers)) if len(numbers) == 4 else ":".join(f"{number:x}" for number in numbers)
+
+
 TARGETS = {
     "frames": Target(frames, tokens.JSON + tokens.HEADER, _repair_frame),
     "headers": Target(headers_, tokens.JSON + tokens.HEADER),
@@ -419,4 +472,6 @@ TARGETS = {
     "properties": Target(properties_, tokens.PROPERTY),
     "filters": Target(filters, tokens.FILTER),
     "policies": Target(policies, tokens.JSON + tokens.POLICY),
+    "accounts": Target(accounts, tokens.ACCOUNT + tokens.ADDRESS),
+    "addresses": Target(addresses, tokens.ADDRESS),
 }

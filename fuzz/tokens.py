@@ -30,6 +30,18 @@ POLICY = [
     b"Topic:", b"Group:", b"Cluster:", b"Namespace:", b"*", b"User:", b'"subject":"User:a"', b'"resource":"Topic:a*"',
     b'"policyType":"Default"', b'"sourceIps":["10.0.0.0/8"]', b"::/0", b"/32", b"/33", b"%eth0", b"::ffff:1.2.3.4",
 ]  # fmt: skip
+ACCOUNT = [
+    b"accounts:\n", b"- accessKey: ", b"\n  secretKey: ", b"\n  admin: true", b"\n  topicPerms: [", b"a=PUB|SUB",
+    b"=DENY", b"\n  groupPerms:\n  - ", b"\n  defaultTopicPerm: ", b"\n  whiteRemoteAddress: ",
+    b"globalWhiteRemoteAddresses:\n- ", b"dataVersion: [{counter: 1, timestamp: 2}]", b"&a ", b"*a",
+    b"!!org.apache.rocketmq.common.PlainAccessConfig ", b"? ", b"| \n", b">-\n", b"---\n", b"...\n", b"{", b"}", b"[",
+    b"]", b"'", b'"', b"# ", b"\n", b"\t", b"~", b"null", b"yes", b"0x12", b"00123456", b"1e5000", b".inf", b"<<: ",
+    b"%YAML 1.1\n", b"\\x", b"\xef\xbb\xbf", b"\xc2\x85", b"\xe2\x80\xa8",
+]  # fmt: skip
+ADDRESS = [
+    b"10.0.0.1", b"*", b"*.*.*.*", b"1-20", b"{1,2}", b"{", b"}", b",", b"-", b".", b"::", b":", b"ffff", b"fe80::1",
+    b"255", b"256", b"%eth0", b"::ffff:1.2.3.4", b"/8", b"*:*:*:*:*:*:*:*", b" ", b"0", b"00", b"\xef\xbc\x91",
+]  # fmt: skip
 PROPERTY = [
     b"\x01", b"\x02", b"\x01\x02", b"\x02\x01", b"\x01\x01", b"\x02\x02", b"KEYS\x01", b"TAGS\x01", b"UNIQ_KEY\x01",
     b"WAIT\x01true\x02", b"DELAY\x013", b"\xff", b"\xc3", b"\xc3\xa4", b" ", b"__CRC32#\x010123456789\x02",

@@ -55,6 +55,7 @@ NOUNS = {
     "user": Noun("pyromq.cli.nouns.user", "List, create, change and delete users, who sign requests (5.x)."),
     "policy": Noun("pyromq.cli.nouns.policy", "Show and change what users may do (5.x)."),
     "cluster": Noun("pyromq.cli.nouns.cluster", "Show clusters and their brokers, with rates and disk use."),
+    "acl": Noun("pyromq.cli.nouns.acl", "List and change accounts of RocketMQ 4.x access control."),
     "check": Noun(
         "pyromq.cli.nouns.store_check",
         "Check a store's files for damage, or lag, brokers and disks against limits.",

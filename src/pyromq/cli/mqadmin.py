@@ -87,13 +87,20 @@ SUBCOMMANDS = {
     "getAcl": ("users", "Show what a user may do."),
     "listAcl": ("users", "List what users may do."),
     "copyAcl": ("users", "Copy what users may do from one broker to another."),
+    "updateAclConfig": ("accounts", "Create or change an account of 4.x."),
+    "deleteAclConfig": ("accounts", "Delete an account of 4.x."),
+    "clusterAclConfigVersion": ("accounts", "Show the versions of the account files."),
+    "getAclConfig": ("accounts", "List the accounts of 4.x."),
+    "updateGlobalWhiteAddr": ("accounts", "Set the addresses that need no account."),
     "exportMetadata": ("exports", "Write topics and groups to a file."),
     "exportConfigs": ("exports", "Write the settings of brokers to a file."),
     "exportMetrics": ("exports", "Write the load of brokers to a file."),
 }
 # Those whose -i is an interval.
 _REPEATED = ("clusterList", "haStatus", "getSyncStateSet", "getBrokerEpoch")
-_BY_LOWER = {name.lower(): name for name in SUBCOMMANDS}
+# Other names, by which RocketMQ knows them, too.
+_ALIASES = {"deleteaccessconfig": "deleteAclConfig", "getaccessconfigsubcommand": "getAclConfig"}
+_BY_LOWER = {name.lower(): name for name in SUBCOMMANDS} | _ALIASES
 
 
 def console() -> None:
