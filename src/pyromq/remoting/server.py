@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Self
 
 from pyromq.errors import ConfigError, PyroMQError
 
-from .addresses import format_address
+from .addresses import format_address, origin_of
+from .admissions import Admissions
 from .connection import Connection
 from .endpoint import ConnectionListener, Endpoint, Hook, Processor
 from .listening import ListeningSocket
@@ -50,13 +51,15 @@ class RemotingServer:
         tls: TlsConfig | None = None,
         body_limit: Callable[[int], BodyLimit] | None = None,
         unfinished: UnfinishedFrames | None = None,
+        admissions: Admissions | None = None,
     ) -> None:
+        """`unfinished` and `admissions` are given by those who have several ports, which are bounded together."""
         self._config = config
+        self._open = admissions or Admissions(config)
         self._tls = tls or TlsConfig()
         self._context: ssl.SSLContext | None = None
         self._making_context: asyncio.Task[ssl.SSLContext | None] | None = None
         self._listening: ListeningSocket | None = None
-        self._full = False
         self._admissions: set[asyncio.Task[None]] = set()
         self._idle: asyncio.Task[None] | None = None
         high = config.high_water or 1 << 20
@@ -71,6 +74,7 @@ class RemotingServer:
             low_water=min(config.low_water or high // 4, high),
             max_unsent=config.max_unsent,
             max_frame=config.max_frame,
+            max_header=config.max_request_header,
             max_running_requests=config.max_running_requests,
             body_limit=body_limit,
             unfinished=unfinished or UnfinishedFrames(max(config.max_unfinished, config.max_frame)),
@@ -144,32 +148,35 @@ class RemotingServer:
         return server_context(tls) if tls.mode is not TlsMode.DISABLED and tls.server_cert else None
 
     def _accepted(self, sock: socket.socket) -> None:
-        if len(self.endpoint.connections) + len(self._admissions) >= self._config.max_connections:
+        host = origin_of(_peername(sock))
+        if not self._open.admits(host):
             sock.close()
-            if not self._full:
-                logger.warning("%s connections are open; refusing more", self._config.max_connections)
-            self._full = True
             return
-        self._full = False
-        task = asyncio.create_task(self._admit(sock), name="admit")
+        task = asyncio.create_task(self._admit(sock, host), name="admit")
         self._admissions.add(task)
         task.add_done_callback(self._admissions.discard)
 
-    async def _admit(self, sock: socket.socket) -> None:
+    async def _admit(self, sock: socket.socket, host: str) -> None:
         """Make a connection from `sock`, once its first byte tells TLS from plain text."""
         peer = _peername(sock)
+        connection: Connection | None = None
         try:
             with contextlib.ExitStack() as unless_welcome:
                 unless_welcome.callback(sock.close)
                 context = await self._welcome(sock)
                 unless_welcome.pop_all()
             # From here on the transport owns the socket and closes it in any case.
-            await self._connect(sock, context)
+            connection = await self._connect(sock, context)
         except _Refused as exc:
             logger.warning("%s: speaks %s, which is refused here; closing", peer, exc)
         except (OSError, TimeoutError, PyroMQError) as exc:
             # A peer that left, sent nothing, or failed its handshake: an everyday event on a public port.
             logger.info("%s: not admitted: %s", peer, str(exc) or type(exc).__name__)
+        finally:
+            if connection is None:
+                self._open.left(host)
+            else:
+                connection.lost.add_done_callback(lambda _: self._open.left(host))
 
     async def _welcome(self, sock: socket.socket) -> ssl.SSLContext | None:
         """The context for a TLS connection, None for plain text. Raises if that kind is refused."""
@@ -186,7 +193,7 @@ class RemotingServer:
             raise _Refused("TLS")
         return context
 
-    async def _connect(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
+    async def _connect(self, sock: socket.socket, context: ssl.SSLContext | None) -> Connection:
         connection = Connection(self.endpoint)
         patience = min(_HANDSHAKE_TIMEOUT, self._config.max_idle_seconds)
         try:
@@ -196,6 +203,7 @@ class RemotingServer:
         except BaseException:
             connection.abandon()
             raise
+        return connection
 
     async def _server_context(self) -> ssl.SSLContext | None:
         if self._context is None:
