@@ -1,6 +1,7 @@
 """What docs/ takes from the code: docs/reference made anew, and the files that pages show put into them.
 
     settings.md    every setting of a broker, a name server and a controller, as declared
+    limits.md      those of them that bound what clients can ask for, and what happens beyond
     cli.md         every command with its options, as typer knows them
     pages          a block after `<!-- file: examples/send.py -->` is that file
 
@@ -23,6 +24,7 @@ from pyromq.broker.config import CONFIGS as BROKER_CONFIGS
 from pyromq.cli.main import NOUNS
 from pyromq.controller.config import CONFIGS as CONTROLLER_CONFIGS
 from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
+from pyromq.remoting import ServerConfig
 from pyromq.settings import options_of
 from pyromq.settings.options import Computed
 
@@ -48,6 +50,17 @@ these that says something counts: defaults, the file (`-c`), the environment (`P
 setting can be changed while the server runs (`pyromq broker config set`); for any other, edit the file and restart.
 *No effect* marks a setting that RocketMQ has and this server does not need: it is accepted, and the log says so if you
 set it.
+"""
+_LIMITS_HEAD = """\
+# Limits
+
+What clients can make a server keep or do is bounded, so that one of them cannot take it away from all others. Honest
+programs do not meet the defaults. Where RocketMQ has no text of its own, a refusal names the setting, so you know what
+to raise. A *live* limit can be changed while the server runs (`pyromq broker config set`): it counts from then on, and
+nothing that is there already is taken away.
+
+Requests whose body is not a message or a list, such as changed settings (25, 318, 1009), may have 64 KiB; that is not a
+setting. What access control refuses is in [security](../security.md).
 """
 _CLI_HEAD = """\
 # Commands
@@ -96,10 +109,37 @@ def _settings(title: str, configs: Iterable[type]) -> Iterator[str]:
         sentence = (config.__doc__ or "").strip().splitlines()[0]
         yield from (f"### {_title(config)}", "", sentence, "")
         yield from ("| Key | Default | Values | Live | |", "|---|---|---|---|---|")
-        defaults = {field.name: field.default for field in config.__dataclass_fields__.values()}  # type: ignore[attr-defined]
-        for option in options:
-            yield _setting(option, defaults[option.name])
+        for option, default in _with_defaults(config):
+            yield _setting(option, default)
         yield ""
+
+
+def limits_page() -> str:
+    """The settings that say what happens beyond them."""
+    lines = [NOTE, _LIMITS_HEAD]
+    shared = {option.key for option in options_of(ServerConfig)}
+    for title, configs, left_out in (
+        ("All servers", (ServerConfig,), frozenset()),
+        ("Broker", BROKER_CONFIGS, shared),
+        ("Name server", NAMESRV_CONFIGS, shared),
+        ("Controller", CONTROLLER_CONFIGS, shared),
+    ):
+        rows = [
+            f"| `{option.key}` | {_default_of(option, default)} | {'yes' if option.hot else ''} | {_cell(option.doc)} "
+            f"| {_cell(option.limit)} |"
+            for config in configs
+            for option, default in _with_defaults(config)
+            if option.limit and option.key not in left_out
+        ]
+        if rows:
+            head = ("| Key | Default | Live | Bounds | Beyond it |", "|---|---|---|---|---|")
+            lines += [f"## {title}", "", *head, *rows, ""]
+    return "\n".join(lines)
+
+
+def _with_defaults(config: type) -> Iterator[tuple[Option, Any]]:
+    defaults = {field.name: field.default for field in config.__dataclass_fields__.values()}  # type: ignore[attr-defined]
+    return ((option, defaults[option.name]) for option in options_of(config))
 
 
 def _title(config: type) -> str:
@@ -232,6 +272,7 @@ def pages() -> dict[Path, str]:
         path: with_files(path.read_text()) for path in sorted(DOCS.rglob("*.md")) if "<!-- file:" in path.read_text()
     }
     made[DOCS / "reference" / "settings.md"] = settings_page().rstrip() + "\n"
+    made[DOCS / "reference" / "limits.md"] = limits_page().rstrip() + "\n"
     made[DOCS / "reference" / "cli.md"] = cli_page().rstrip() + "\n"
     return made
 

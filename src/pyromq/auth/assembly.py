@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pyromq.errors import ConfigError
+from pyromq.remoting import RateLimits, ServerConfig
 
 from .acl import PlainAcl
 from .acl.folder import AccountFiles
@@ -19,7 +20,7 @@ from .refusals import Refusals
 from .users import UserAuthority, UsersConfig, check_users
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from pyromq.remoting import Rule
@@ -76,7 +77,10 @@ class AccessControl:
         self._server = server
         self.authority = make_authority(settings, server) or otherwise or Anyone()
         self.refusals = Refusals()
-        self.guard = RequestGuard(server.rules, self.authority, self.refusals)
+        self._rates = RateLimits.of(settings.kind_of(ServerConfig))
+        self.guard = RequestGuard(server.rules, self.authority, self.refusals, self._rates)
+        # Called when what `guard.over` gave is old.
+        self.guard_changed: Callable[[], None] = lambda: None
         self.hooks = signing_hooks(settings)
 
     def load(self) -> None:
@@ -102,6 +106,13 @@ class AccessControl:
         """Look now for changes of the files."""
         if isinstance(self.authority, Kept):
             self.authority.look_now()
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Settings were changed at run time: take over the limits among them."""
+        was_on = self._rates.is_on
+        self._rates.change(settings.kind_of(ServerConfig))
+        if self._rates.is_on != was_on:
+            self.guard_changed()
 
     @contextlib.asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:

@@ -2,7 +2,8 @@
 
     ports.serve(guard.over(processors))
 
-A request is first traced to an account, by its signature; then its needs are held against the rights of that account.
+A request is first traced to an account, by its signature; then it is counted against the limits of that account, or of
+its address if it has none; then its needs are held against the rights of that account.
 Bodies that name resources are read for this as processors read them: large ones apart, so that nobody else waits.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyromq.remoting import with_read
+from pyromq.errors import SystemBusy
+from pyromq.remoting import RateLimits, origin_of, with_read
 
 from .authority import Anyone, Refused
 
@@ -28,19 +30,29 @@ if TYPE_CHECKING:
 
 
 class RequestGuard:
-    """Asks `authority` about every request to a server with these `rules`."""
+    """Asks `authority` about every request to a server with these `rules`, and `rates` whether it is one too many."""
 
-    def __init__(self, rules: Mapping[int, Rule], authority: Authority, refusals: Refusals) -> None:
+    def __init__(
+        self, rules: Mapping[int, Rule], authority: Authority, refusals: Refusals, rates: RateLimits | None = None
+    ) -> None:
         self._rules = rules
         self._authority = authority
         self._refusals = refusals
+        self._rates = rates or RateLimits()
         # Whether nobody is asked anything, so that there is no need to find out what to ask for.
         self.is_open = isinstance(authority, Anyone)
 
     def over(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
-        """`processors`, each behind this guard. Without access control they are the same ones, which costs nothing."""
+        """`processors`, each behind this guard. With nothing to guard they are the same ones, which costs nothing.
+
+        What this gives is old when limits of rates are switched on or off.
+        """
         if self.is_open:
-            return dict(processors)
+            return (
+                {code: self._counted(each) for code, each in processors.items()}
+                if self._rates.is_on
+                else dict(processors)
+            )
         return {code: self._guarded(code, processor) for code, processor in processors.items()}
 
     def require(self, connection: Connection, request: Command, needs: Iterable[Need]) -> None:
@@ -53,6 +65,27 @@ class RequestGuard:
             self._note(connection, request, refused)
             raise
 
+    def _count(self, connection: Connection, request: Command, account: str | None) -> None:
+        """SystemBusy if this is one too many; the peer then has to wait before more is read from it."""
+        if not self._rates.is_on:
+            return
+        # What was read since the last request counts for this one: the sum is right, with headers and all.
+        size = connection.received - connection.charged
+        connection.charged = connection.received
+        who = origin_of(connection.peer) if account is None else account
+        excess = self._rates.excess(who, size)
+        if excess is not None:
+            self._refusals.note(request.code, connection.peer, account or "", excess.why)
+            connection.leave_unread(excess.wait)
+            raise SystemBusy(excess.why)
+
+    def _counted(self, processor: Processor) -> Processor:
+        def process(connection: Connection, request: Command) -> Answer:
+            self._count(connection, request, None)
+            return processor(connection, request)
+
+        return process
+
     def _guarded(self, code: int, processor: Processor) -> Processor:
         rule = self._rules[code]
         needs, body = rule.needs, rule.needs.body
@@ -60,7 +93,18 @@ class RequestGuard:
         then = processor if body is None else self._after_body(body, processor)
 
         def process(connection: Connection, request: Command) -> Answer:
-            self.require(connection, request, needs.of(request.ext or {}))
+            try:
+                account = self._authority.identify(request, connection.peer, rule)
+            except Refused as refused:
+                self._count(connection, request, None)
+                self._note(connection, request, refused)
+                raise
+            self._count(connection, request, account)
+            try:
+                self._authority.allow(account, needs.of(request.ext or {}), connection.peer, rule, code)
+            except Refused as refused:
+                self._note(connection, request, refused)
+                raise
             return then(connection, request)
 
         return process

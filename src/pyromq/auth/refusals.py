@@ -7,7 +7,7 @@ import time
 from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING
 
-from pyromq.remoting import split_address
+from pyromq.remoting import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ class Refusals:
 
     def note(self, code: int, peer: str, account: str, why: str) -> None:
         self.counts[code] += 1
-        key = (account[:100], split_address(peer)[0], code, why[:200])
+        key = (account[:100], host_of(peer), code, why[:200])
         now = self._clock()
         before, silent = self._logged.get(key, (-QUIET, 0))
         if now - before < QUIET:

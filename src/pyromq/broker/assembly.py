@@ -530,6 +530,7 @@ class Parts:
 
     async def _settings_changed(self, keys: list[str]) -> None:
         self._store.reconfigure(store_config(self._live.settings))
+        self.context.access.reconfigure(self._live.settings)
         self.tables.topics.apply_settings()
         if "brokerPermission" in keys:
             self.tables.topics.touch()

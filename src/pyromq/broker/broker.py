@@ -130,6 +130,7 @@ class Broker(Service):
                     lambda: message_limit(store.config.max_message_size),
                 )
                 self._ports = await life.enter_async_context(ports)
+                self._access.guard_changed = self._guard_changed
 
                 def assembled(member: Member | None) -> Parts:
                     return Parts(
@@ -179,6 +180,10 @@ class Broker(Service):
     def _serve_requests(self, ports: Ports) -> None:
         parts = self._begun
         ports.serve(self._access.guard.over(parts.processors), parts.fast_failure)
+
+    def _guard_changed(self) -> None:
+        if self._ports is not None and self._ports.is_serving:
+            self._serve_requests(self._ports)
 
     async def _serve_in_group(
         self,

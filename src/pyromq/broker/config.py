@@ -120,6 +120,33 @@ class BrokerConfig:
         "Topics from which a send creates no more; operators still can. Raise it if you really use that many.",
         min=0,
         hot=True,
+        limit="code 17",
+    )
+    max_topics: int = option(
+        "maxTopics",
+        100_000,
+        "Most topics. Those that the broker makes for groups, for retries and dead letters, count and are never "
+        "refused. A broker registers all topics in one frame of 16 MiB.",
+        min=1,
+        hot=True,
+        limit="code 1 for an operator, 17 for a send",
+    )
+    max_queues: int = option(
+        "maxQueues",
+        1_000_000,
+        "Most queues over all topics. Each is an object in memory and a folder on disk.",
+        min=1,
+        hot=True,
+        limit="code 1 for an operator, 17 for a send",
+    )
+    max_queues_per_topic: int = option(
+        "maxQueuesPerTopic",
+        16_384,
+        "Most queues of one topic, or of the retry topic of a group. Many requests go through all queues of a topic.",
+        min=1,
+        max=1_000_000,
+        hot=True,
+        limit="code 1",
     )
     max_auto_created_groups: int = option(
         "maxAutoCreatedGroups",
@@ -127,6 +154,31 @@ class BrokerConfig:
         "Groups from which a consumer creates no more; operators still can. Raise it if you really use that many.",
         min=0,
         hot=True,
+        limit="code 26 for pulls; the log says why",
+    )
+    max_groups: int = option(
+        "maxGroups",
+        100_000,
+        "Most subscription groups. Each also has a retry topic.",
+        min=1,
+        hot=True,
+        limit="code 1",
+    )
+    max_groups_per_client: int = option(
+        "maxGroupsPerClient",
+        10_000,
+        "Most groups, of producers and consumers, on one connection. A very long name counts as several.",
+        min=1,
+        hot=True,
+        limit="code 1 for the heartbeat",
+    )
+    max_subscriptions_per_client: int = option(
+        "maxSubscriptionsPerClient",
+        20_000,
+        "Most subscriptions of all groups on one connection. A long filter counts once per KiB.",
+        min=1,
+        hot=True,
+        limit="code 1 for the heartbeat",
     )
     max_consumer_offsets: int = option(
         "maxConsumerOffsets",
@@ -135,6 +187,7 @@ class BrokerConfig:
         "Raise it if you have more groups times queues.",
         min=0,
         hot=True,
+        limit="code 1",
     )
     default_topic_queues: int = option(
         "defaultTopicQueueNums", 8, "Queues of TBW102: the most that an automatically created topic gets.", min=1
@@ -318,22 +371,44 @@ class BrokerConfig:
     max_held_pulls_per_connection: int = option(
         "maxHeldPullsPerConnection",
         20_000,
-        "Pulls of one connection that may wait for messages; the next gets code 2. Raise it for clients that consume "
-        "from more queues of this broker.",
+        "Pulls of one connection that may wait for messages. Raise it for clients that consume from more queues of "
+        "this broker. A pull with a very long filter counts as several.",
         min=1,
         hot=True,
+        limit="code 2",
+    )
+    max_held_pulls: int = option(
+        "maxHeldPulls",
+        500_000,
+        "Pulls of all connections that may wait for messages. Each takes about 2 KiB of memory.",
+        min=1,
+        hot=True,
+        limit="code 2",
     )
     max_held_pulls_per_queue: int = option(
         "maxHeldPullsPerQueue",
         10_000,
-        "Pulls that may wait for the same queue; the next gets code 2. Raise it for more groups or broadcast members.",
+        "Pulls that may wait for the same queue. Raise it for more groups or broadcast members.",
         min=1,
         hot=True,
+        limit="code 2",
     )
     pop_polling: int = option(
-        "popPollingSize", 1024, "Most pops of one group waiting for the same queue.", min=0, hot=True
+        "popPollingSize",
+        1024,
+        "Most pops of one group waiting for the same queue.",
+        min=0,
+        hot=True,
+        limit="code 209: the pop does not wait",
     )
-    pop_polling_total: int = option("maxPopPollingSize", 100_000, "Most waiting pops in total.", min=0, hot=True)
+    pop_polling_total: int = option(
+        "maxPopPollingSize",
+        100_000,
+        "Most waiting pops in total.",
+        min=0,
+        hot=True,
+        limit="code 209: the pop does not wait",
+    )
     pop_from_retry: int = option(
         "popFromRetryProbability",
         20,
@@ -440,9 +515,16 @@ class BrokerConfig:
     wait_in_transaction_queue: int = option(
         "waitTimeMillsInTransactionQueue", 3000, "Refuse the end of a transaction that waited longer.", min=0, hot=True
     )
-    send_queue_capacity: int = option("sendThreadPoolQueueCapacity", 10_000, "Most waiting sends.", min=1, hot=True)
+    send_queue_capacity: int = option(
+        "sendThreadPoolQueueCapacity", 10_000, "Most waiting sends.", min=1, hot=True, limit="code 2"
+    )
     end_transaction_queue_capacity: int = option(
-        "endTransactionPoolQueueCapacity", 100_000, "Most waiting ends of transactions.", min=1, hot=True
+        "endTransactionPoolQueueCapacity",
+        100_000,
+        "Most waiting ends of transactions.",
+        min=1,
+        hot=True,
+        limit="code 2",
     )
 
     # Statistics.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pyromq.errors import ServerError
 from pyromq.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from pyromq.protocol.names import BUILT_IN_GROUPS, MAX_GROUP_LENGTH, SYSTEM_GROUP_PREFIX, is_legal_name
 
@@ -71,14 +72,21 @@ class GroupTable:
         # As 5.x does. Clients check the same; a bad name would stay in our file for good.
         if len(group) > MAX_GROUP_LENGTH or not is_legal_name(group):
             return False
-        limit = self._live.config.max_auto_created_groups
+        config = self._live.config
+        limit, setting = min((config.max_auto_created_groups, "maxAutoCreatedGroups"), (config.max_groups, "maxGroups"))
         if len(self._groups) < limit:
             self._said_full = False
             return True
         if not self._said_full:
-            logger.warning("group %s not created: there are %d or more (maxAutoCreatedGroups)", group, limit)
+            logger.warning("group %s not created: there are %d or more (%s)", group, limit, setting)
         self._said_full = True
         return False
+
+    def check_room(self, group: str) -> None:
+        """ServerError if an operator may not make this group, because there are too many."""
+        limit = self._live.config.max_groups
+        if group not in self._groups and len(self._groups) >= limit:
+            raise ServerError(f"The group[{group}] is not created: there are {limit} groups or more (maxGroups).")
 
     def update(self, config: SubscriptionGroupConfig) -> None:
         """Create or replace a group."""

@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from .filters.consumer_filters import Selection
 
 
+_USUAL_SIZE = 4096
+
+
 class HeldPull:
     """A waiting pull. Nothing before `looked_at` matched, so nothing is looked at twice."""
 
-    __slots__ = ("connection", "deadline", "looked_at", "offset", "queue", "request", "selection")
+    __slots__ = ("connection", "deadline", "looked_at", "offset", "queue", "request", "selection", "weight")
 
     def __init__(
         self,
@@ -33,6 +36,8 @@ class HeldPull:
         self.looked_at = offset
         self.deadline = deadline
         self.selection = selection
+        # What is kept of its request: a long filter, or fields that nobody reads, count as several pulls.
+        self.weight = 1 + sum(map(len, (request.ext or {}).values())) // _USUAL_SIZE
 
     def goes_on_waiting(self, now: float) -> bool:
         return now < self.deadline and self.looked_at == self.offset and not self.connection.closed
@@ -48,6 +53,7 @@ class HeldPulls:
     def __init__(self) -> None:
         self._by_queue: dict[ConsumeQueue, dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, int] = {}
+        self.weight = 0
 
     def __len__(self) -> int:
         return sum(map(len, self._by_queue.values()))
@@ -56,11 +62,13 @@ class HeldPulls:
         return len(self._by_queue.get(queue, ()))
 
     def of_connection(self, connection: Connection) -> int:
+        """The weight of its pulls: their number, unless they are very long."""
         return self._by_connection.get(connection, 0)
 
     def hold(self, pull: HeldPull) -> None:
         self._by_queue.setdefault(pull.queue, {})[pull] = None
-        self._by_connection[pull.connection] = self._by_connection.get(pull.connection, 0) + 1
+        self._by_connection[pull.connection] = self._by_connection.get(pull.connection, 0) + pull.weight
+        self.weight += pull.weight
 
     def remove(self, pull: HeldPull) -> bool:
         """Whether the pull was still here."""
@@ -70,7 +78,8 @@ class HeldPulls:
         del pulls[pull]
         if not pulls:
             del self._by_queue[pull.queue]
-        left = self._by_connection[pull.connection] - 1
+        self.weight -= pull.weight
+        left = self._by_connection[pull.connection] - pull.weight
         if left:
             self._by_connection[pull.connection] = left
         else:
@@ -93,4 +102,5 @@ class HeldPulls:
         pulls = [pull for pulls in self._by_queue.values() for pull in pulls]
         self._by_queue.clear()
         self._by_connection.clear()
+        self.weight = 0
         return pulls

@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from pyromq.errors import ConfigError, ServiceNotAvailable
 from pyromq.protocol.codes import RequestCode
-from pyromq.remoting import RemotingServer, UnfinishedFrames, body_limits
+from pyromq.remoting import Admissions, RemotingServer, UnfinishedFrames, body_limits
 from pyromq.remoting.addresses import VIP_PORT_OFFSET
 from pyromq.remoting.certificates import server_files
 from pyromq.remoting.listening import ListeningSocket
@@ -66,8 +66,9 @@ class Ports:
         self._body_limit = body_limits(
             RULES, max_list=config.max_request_body, max_frame=config.max_frame, message=message_limit
         )
-        # One for both ports: what is bounded is the memory of this process.
+        # One for both ports: what is bounded is what this process can bear.
         self._unfinished = UnfinishedFrames(max(config.max_unfinished, config.max_frame))
+        self._admissions = Admissions(config)
         self._ha_port = ha_port
         self._listener = listener
         self._tls = tls
@@ -118,6 +119,7 @@ class Ports:
             body_limit=self._body_limit,
             unfinished=self._unfinished,
             certificates=self.certificates,
+            admissions=self._admissions,
         )
         server.bind()
         self._open.push_async_callback(server.close)
@@ -144,6 +146,11 @@ class Ports:
             server.endpoint.lateness = lateness
         self._set(processors)
         self._held.set()
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether requests are answered, and not held."""
+        return self._held.is_set()
 
     def hold(self) -> None:
         """Let requests wait, until `serve` says who answers them: the broker changes its role."""

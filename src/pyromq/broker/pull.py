@@ -136,6 +136,9 @@ class PullProcessor:
 
     def _check_room(self, connection: Connection, queue: ConsumeQueue) -> None:
         config = self._live.config
+        if self.held.weight >= config.max_held_pulls:
+            most, setting = config.max_held_pulls, "maxHeldPulls"
+            raise SystemBusy(f"this broker already has {most} waiting pulls, the most allowed ({setting})")
         if self.held.of_connection(connection) >= config.max_held_pulls_per_connection:
             most, setting = config.max_held_pulls_per_connection, "maxHeldPullsPerConnection"
             raise SystemBusy(f"this connection already has {most} waiting pulls, the most allowed ({setting})")

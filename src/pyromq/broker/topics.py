@@ -40,7 +40,7 @@ from pyromq.protocol.sysflag import TOPIC_UNIT, TOPIC_UNIT_SUBSCRIBED
 from .unsaved import Unsaved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from .config import BrokerConfig, LiveConfig
 
@@ -98,6 +98,7 @@ class TopicTable:
         self._clock = clock
         self._built_in = {topic.topic_name: topic for topic in built_in_topics(live.config)}
         self._topics = self._built_in.copy()
+        self._queues = _queues_of(self._topics.values())
         self.system_topics = _SYSTEM | self._topics.keys()
         self.data_version = DataVersion(timestamp=clock())
         self.changed: Callable[[str | None], None] | None = None
@@ -167,21 +168,46 @@ class TopicTable:
         sys_flag = (TOPIC_UNIT_SUBSCRIBED if is_retry else TOPIC_UNIT) if unit_mode else 0  # 6
         default = self._default(default_topic)
         if default is not None and default.perm & PERM_INHERIT:  # 4
-            self._check_room(topic)
             queues = max(0, min(default_queue_nums, default.write_queue_nums))  # 5
+            self._check_room_for_send(topic, queues)
             made = _topic(topic, queues, default.perm & ~PERM_INHERIT, sys_flag)
             return self._made(replace(made, topic_filter_type=default.topic_filter_type))
         if is_retry:
-            self._check_room(topic)
+            self._check_room_for_send(topic, 1)
             return self._made(_topic(topic, 1, sys_flag=sys_flag))
         return None
 
-    def _check_room(self, topic: str) -> None:
+    def _check_room_for_send(self, topic: str, queues: int) -> None:
         limit = self._live.config.max_auto_created_topics
-        if len(self._topics) >= limit:
-            raise TopicNotFound(
-                f"topic[{topic}] not exist, and is not created: there are {limit} topics or more (maxAutoCreatedTopics)"
-            )
+        full = f"there are {limit} topics or more (maxAutoCreatedTopics)"
+        if len(self._topics) < limit:
+            full = self._why_no_room(None, queues)
+        if full:
+            raise TopicNotFound(f"topic[{topic}] not exist, and is not created: {full}")
+
+    def check_room(self, config: TopicConfig) -> None:
+        """ServerError if an operator may not make or change this topic, because there would be too many of something.
+
+        What is there already may stay as it is, and may shrink.
+        """
+        topic, queues = config.topic_name, max(config.read_queue_nums, config.write_queue_nums)
+        known = self._topics.get(topic)
+        most = self._live.config.max_queues_per_topic
+        if queues > most and (known is None or queues > _queues_of((known,))):
+            raise ServerError(f"The topic[{topic}] can have at most {most} queues (maxQueuesPerTopic).")
+        full = self._why_no_room(known, queues)
+        if full:
+            raise ServerError(f"The topic[{topic}] is not {'created' if known is None else 'changed'}: {full}.")
+
+    def _why_no_room(self, known: TopicConfig | None, queues: int) -> str:
+        """Why a topic cannot be made, or given this many queues. Empty if it can."""
+        config = self._live.config
+        if known is None and len(self._topics) >= config.max_topics:
+            return f"there are {config.max_topics} topics or more (maxTopics)"
+        more = queues - (0 if known is None else _queues_of((known,)))
+        if more > 0 and self._queues + more > config.max_queues:
+            return f"all topics together can have at most {config.max_queues} queues (maxQueues)"
+        return ""
 
     def ensure(self, topic: str, queues: int, *, sys_flag: int = 0) -> TopicConfig:
         """The topic; if it does not exist, it is created with this many queues, readable and writable."""
@@ -219,8 +245,10 @@ class TopicTable:
 
     def update(self, config: TopicConfig) -> None:
         """Create or replace a topic."""
-        self._unsaved.note(config.topic_name, self._topics.get(config.topic_name))
+        known = self._topics.get(config.topic_name)
+        self._unsaved.note(config.topic_name, known)
         self._topics[config.topic_name] = config
+        self._queues += _queues_of((config,)) - (0 if known is None else _queues_of((known,)))
         self._moved_on(config.topic_name)
 
     def delete(self, topic: str) -> bool:
@@ -229,6 +257,7 @@ class TopicTable:
         if known is None:
             return False
         self._unsaved.note(topic, known)
+        self._queues -= _queues_of((known,))
         self._moved_on(topic)
         return True
 
@@ -300,6 +329,7 @@ class TopicTable:
                 self._topics[name] = before
             logger.warning("topic %s rolled back to topics.json", name)
             self._bump(name)
+        self._queues = _queues_of(self._topics.values())
 
     def snapshot(self) -> TopicConfigSerializeWrapper:
         """A copy of the table that does not change, for another thread."""
@@ -316,6 +346,7 @@ class TopicTable:
         repaired = self._repaired_default()
         if repaired is not None:
             self._topics[TEMPLATE_TOPIC] = repaired
+        self._queues = _queues_of(self._topics.values())
         if repaired is not None or len(self._topics) > len(saved.topic_config_table):
             self._bump()
 
@@ -331,6 +362,7 @@ class TopicTable:
             name: topic if before.get(name) != topic else before[name]
             for name, topic in (self._built_in | theirs).items()
         }
+        self._queues = _queues_of(self._topics.values())
         # The new version has nothing to do with those before it: whoever knows one of them is told everything.
         self._untold_counter = 1 + max(self._untold_counter, self.data_version.counter, masters.data_version.counter)
         self._change_counters.clear()
@@ -340,6 +372,10 @@ class TopicTable:
         if self.changed is not None:
             self.changed(None)
         return True
+
+
+def _queues_of(topics: Iterable[TopicConfig]) -> int:
+    return sum(max(topic.read_queue_nums, topic.write_queue_nums, 0) for topic in topics)
 
 
 def _topic(name: str, queues: int, perm: int = _READ_WRITE, sys_flag: int = 0) -> TopicConfig:

@@ -152,7 +152,9 @@ class Controller(Service):
                 )
                 elections.started()
                 decisions.led = elections.led
-                processors |= self._access.guard.over(self._processors(decisions, turns, elections))
+                own = self._processors(decisions, turns, elections)
+                processors |= self._access.guard.over(own)
+                self._access.guard_changed = lambda: processors.update(self._access.guard.over(own))
                 server.listen()
                 try:
                     async with asyncio.TaskGroup() as tasks:
@@ -186,9 +188,12 @@ class Controller(Service):
         return in_etcd(config, self._me, self._peers)
 
     def _processors(self, decisions: Decisions, turns: Turns, elections: Elections) -> dict[int, Processor]:
-        own = SettingsProcessors(
-            self._settings, SavedFile(Path(self._settings.config.config_store_path)), elections.look_now
-        )
+
+        def changed() -> None:
+            self._access.reconfigure(self._settings.settings)
+            elections.look_now()
+
+        own = SettingsProcessors(self._settings, SavedFile(Path(self._settings.config.config_store_path)), changed)
         return {
             **BrokerProcessors(decisions, self._liveness, self._settings, self._clock).table(),
             **GroupProcessors(decisions, turns, elections, self._settings).table(),

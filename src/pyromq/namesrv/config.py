@@ -19,7 +19,7 @@ from pyromq.errors import ConfigError
 from pyromq.remoting import ServerConfig, TlsConfig, split_addresses
 from pyromq.remoting.log_levels import LogConfig
 from pyromq.remoting.tls import with_tls_file
-from pyromq.settings import Assignment, Settings, computed, option
+from pyromq.settings import Assignment, MiB, Settings, computed, option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -117,6 +117,23 @@ class NamesrvConfig:
         False,
         "Set to true to give brokers time to register after a start, before the first route is answered.",
         hot=True,
+    )
+    max_brokers: int = option(
+        "maxBrokers",
+        10_000,
+        "Most brokers, slaves included, that can be registered at the same time.",
+        min=1,
+        hot=True,
+        limit="code 1 for one more; those that are registered stay",
+    )
+    max_kv_config: int = option(
+        "maxKvConfigSize",
+        8 * MiB,
+        "Most bytes of the KV config with all its keys. The file is written anew at each change.",
+        min=1,
+        size=True,
+        hot=True,
+        limit="code 1",
     )
     wait_seconds_for_service: int = option(
         "waitSecondsForService", 45, "How long needWaitForService waits.", min=0, hot=True

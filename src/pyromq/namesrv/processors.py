@@ -98,6 +98,9 @@ class BrokerProcessors:
             zone=header.zone_name,
         )
         if registration.address not in self._tables.live:
+            most = self._settings.config.max_brokers
+            if len(self._tables.live) >= most:
+                raise ServerError(f"{registration.address} is not registered: there are {most} brokers (maxBrokers)")
             logger.info(
                 "broker registered name=%s id=%d addr=%s cluster=%s topics=%d",
                 registration.broker_name,
@@ -223,8 +226,9 @@ class KVConfigProcessors:
     A change that cannot be saved is refused.
     """
 
-    def __init__(self, config: KVConfig, file: SavedFile, changed: Callable[[], None]) -> None:
+    def __init__(self, config: KVConfig, settings: LiveSettings, file: SavedFile, changed: Callable[[], None]) -> None:
         self._config = config
+        self._settings = settings
         self._file = file
         self._changed = changed
         self._turn = asyncio.Lock()
@@ -277,7 +281,11 @@ class KVConfigProcessors:
         async with self._turn:
             changed = self._config.copy()
             change(changed)
-            await self._file.save(changed.encode())
+            content = changed.encode()
+            most = self._settings.config.max_kv_config
+            if len(content) > most and len(content) > len(self._config.encode()):
+                raise ServerError(f"the KV config would have {len(content)} bytes; at most {most} (maxKvConfigSize)")
+            await self._file.save(content)
             self._config.take(changed)
             self._changed()
 

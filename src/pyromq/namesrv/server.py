@@ -112,7 +112,9 @@ class NameServer(Service):
             self._notices = BrokerNotices(client, self._settings)
             config = settings[ServerConfig]
             limits = body_limits(RULES, max_list=config.max_request_body, max_frame=config.max_frame)
-            processors = self._access.guard.over(self._processors(client))
+            own = self._processors(client)
+            processors = self._access.guard.over(own)
+            self._access.guard_changed = lambda: processors.update(self._access.guard.over(own))
             server = RemotingServer(config, processors, listener=self, tls=tls, body_limit=limits)
             async with server, asyncio.TaskGroup() as tasks:
                 self._server = server
@@ -138,7 +140,7 @@ class NameServer(Service):
             RequestCode.GET_ROUTEINFO_BY_TOPIC: route,
             **brokers.table(),
             **topics.table(),
-            **KVConfigProcessors(self._kv_config, kv_file, self._answers.forget).table(),
+            **KVConfigProcessors(self._kv_config, self._settings, kv_file, self._answers.forget).table(),
             RequestCode.UPDATE_NAMESRV_CONFIG: own.update,
             RequestCode.GET_NAMESRV_CONFIG: own.get,
         }
@@ -183,6 +185,7 @@ class NameServer(Service):
         self._notices.post(departed.news)
 
     def _settings_changed(self) -> None:
+        self._access.reconfigure(self._settings.settings)
         self._answers.forget()
         # The scan interval may have changed.
         self._look_again.set()

@@ -80,13 +80,20 @@ class FrameDecoder:
     `feed` takes what was read; `next` returns one command at a time, so that a reader can stop in between. After a
     RemoteProtocolError the stream cannot be trusted any more: close the connection.
 
-    `max_body` says how large the body of a request with a given code may be; SMALL_BODY and less always may.
+    `max_body` says how large the body of a request with a given code may be; SMALL_BODY and less always may. A header
+    over `max_header` ends the connection: whoever sent it cannot be answered, since its number stands there.
     """
 
-    __slots__ = ("_admitted", "_buffer", "_left_out", "_max_body", "_max_frame", "_pos", "_tail")
+    __slots__ = ("_admitted", "_buffer", "_left_out", "_max_body", "_max_frame", "_max_header", "_pos", "_tail")
 
-    def __init__(self, max_frame: int = MAX_FRAME, max_body: Callable[[int], int] | None = None) -> None:
+    def __init__(
+        self,
+        max_frame: int = MAX_FRAME,
+        max_body: Callable[[int], int] | None = None,
+        max_header: int = _MAX_HEADER,
+    ) -> None:
         self._max_frame = max_frame
+        self._max_header = max_header
         self._max_body = max_body
         # Whether the frame in the tail has been found small enough, and how much of a refused one is still to come.
         self._admitted = False
@@ -126,7 +133,7 @@ class FrameDecoder:
         size, word = _HEAD.unpack_from(buffer, pos)
         kind = word >> 24
         header_size = word & 0xFFFFFF
-        if not 4 <= size <= self._max_frame - 4 or kind > 1 or header_size > size - 4:
+        if not 4 <= size <= self._max_frame - 4 or kind > 1 or header_size > size - 4 or header_size > self._max_header:
             self._check_head(buffer, pos)
         if available < size + 4:
             self._keep()
@@ -214,5 +221,9 @@ class FrameDecoder:
             header_size = _HEAD.unpack_from(data, pos)[1] & 0xFFFFFF
             if header_size > size - 4:
                 raise RemoteProtocolError(f"header of {header_size} bytes in a frame of {size}")
+            if header_size > self._max_header:
+                raise RemoteProtocolError(
+                    f"header of {header_size} bytes; at most {self._max_header} are taken (maxRequestHeaderSize)"
+                )
             if not header_size:
                 raise RemoteProtocolError("a frame without a header")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import socket
 from typing import Any
@@ -42,6 +43,29 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def host_of(peer: str) -> str:
+    """The host of `host:port`; a text that is none, such as `?`, stays as it is."""
+    return peer.rpartition(":")[0].strip("[]") or peer
+
+
+@functools.lru_cache(maxsize=4096)
+def origin_of(peer: str) -> str:
+    """Whom the peer at `host:port` counts as where each origin has its share: its host, or the /64 of IPv6.
+
+    Whoever has one address of IPv6 usually has a whole /64 of them.
+    """
+    host = host_of(peer)
+    if ":" not in host:
+        return host
+    try:
+        address = ipaddress.IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, 64), strict=False))
 
 
 def format_address(address: Any) -> str:

@@ -51,9 +51,10 @@ class ServerConfig:
     max_unsent: int = option(
         "maxUnsentBytes",
         64 * MiB,
-        "Close a connection when this many bytes wait for it: its peer has stopped reading.",
+        "Most bytes that wait for one connection: its peer has stopped reading.",
         min=16 * MiB,
         size=True,
+        limit="the connection is closed; from 1 MiB on, its requests are left unread",
     )
     max_frame: int = option(
         "com.rocketmq.remoting.frameMaxLength",
@@ -62,23 +63,67 @@ class ServerConfig:
         min=1024,
         max=2**31 - 1,
         size=True,
+        limit="the connection is closed",
+    )
+    max_request_header: int = option(
+        "maxRequestHeaderSize",
+        256 * KiB,
+        "Largest header of a request, with the properties of a message or the value of a KV config key. Clients send "
+        "at most 32 KiB of properties.",
+        min=64 * KiB,
+        size=True,
+        limit="the connection is closed",
     )
     max_connections: int = option(
-        "maxConnections", 65535, "Most open connections; further ones are closed as soon as they are accepted.", min=1
+        "maxConnections",
+        65535,
+        "Most open connections.",
+        min=1,
+        limit="a new connection is closed at once, and the log says why",
+    )
+    max_connections_per_address: int = option(
+        "maxConnectionsPerAddress",
+        16384,
+        "Most open connections from one address; 0 means no limit. Raise it if very many clients come through one "
+        "gateway, lower it if strangers can connect.",
+        min=0,
+        limit="a new connection is closed at once, and the log says why",
+    )
+    max_requests_per_second: int = option(
+        "maxRequestsPerSecond",
+        0,
+        "Requests a second of one account, or of one address if requests are not signed; 0 means no limit. A burst of "
+        "a second's worth passes.",
+        min=0,
+        hot=True,
+        limit="code 2; then nothing is read from that connection for a moment",
+    )
+    max_bytes_per_second: int = option(
+        "maxBytesPerSecond",
+        0,
+        "Bytes a second sent by one account, or by one address if requests are not signed; 0 means no limit. What "
+        "consumers read does not count.",
+        min=0,
+        size=True,
+        hot=True,
+        limit="code 2; then nothing is read from that connection for a moment",
     )
     max_running_requests: int = option(
         "maxRunningRequests",
         10000,
-        "Most waiting requests over all connections; the next gets code 2, system busy.",
+        "Most waiting requests over all connections.",
         min=1,
+        limit="code 2, system busy",
     )
     max_request_body: int = option(
         "maxRequestBodySize",
         1 * MiB,
         "Largest body of a heartbeat, of a list of queues to lock and the like. Raise it for clients with thousands of "
-        "subscriptions; messages have maxMessageSize.",
+        "subscriptions; messages have maxMessageSize. Bodies of all other requests, such as changed settings, may "
+        "have 64 KiB.",
         min=64 * KiB,
         size=True,
+        limit="code 1",
     )
     max_unfinished: int = option(
         "maxUnfinishedBytes",
@@ -87,6 +132,7 @@ class ServerConfig:
         "closed. Raise it for hundreds of clients that send large messages over slow lines.",
         min=16 * MiB,
         size=True,
+        limit="the connection that holds much and has been silent longest is closed",
     )
 
 

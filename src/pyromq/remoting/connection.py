@@ -43,6 +43,7 @@ _OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 # Why what a peer sends is left unread: bits of `Connection._held`.
 _UNTIL_IT_READS = 1
 _UNTIL_BODY_IS_READ = 2
+_FOR_A_WHILE = 4
 
 
 class Connection(asyncio.Protocol):
@@ -68,6 +69,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_unfinished",
         "_writer",
+        "charged",
         "closed",
         "context",
         "lost",
@@ -79,7 +81,11 @@ class Connection(asyncio.Protocol):
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._loop = asyncio.get_running_loop()
-        self._decoder = FrameDecoder(endpoint.max_frame, self._max_body if endpoint.body_limit is not None else None)
+        self._decoder = FrameDecoder(
+            endpoint.max_frame,
+            self._max_body if endpoint.body_limit is not None else None,
+            min(endpoint.max_header, endpoint.max_frame),
+        )
         self._transport: asyncio.Transport
         self._writer: TickWriter
         self._calls: PendingCalls
@@ -97,6 +103,8 @@ class Connection(asyncio.Protocol):
         self._moved_at = 0.0
         self.peer = "?"
         self.received = 0
+        # How much of that was held against a limit.
+        self.charged = 0
         self.closed = False
         self.lost: asyncio.Future[None] = self._loop.create_future()
         # The header serialisation that the peer used last.
@@ -204,6 +212,19 @@ class Connection(asyncio.Protocol):
         self._apart = 0
         if not self.closed:
             self._release(_UNTIL_BODY_IS_READ)
+            self._count_unfinished()
+
+    # Slowing down
+
+    def leave_unread(self, seconds: float) -> None:
+        """Take nothing from this peer for a while: it asks for more than it may."""
+        if not self._held & _FOR_A_WHILE and not self.closed:
+            self._hold(_FOR_A_WHILE)
+            self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.closed:
+            self._release(_FOR_A_WHILE)
             self._count_unfinished()
 
     # Answering and sending

@@ -82,6 +82,7 @@ class Endpoint:
     low_water: int = 1 << 18
     max_unsent: int = 1 << 26
     max_frame: int = MAX_FRAME
+    max_header: int = MAX_FRAME
     max_running_requests: int = 10000
     # How large the body of a request may be, by its code; None takes whatever fits into a frame.
     body_limit: Callable[[int], BodyLimit] | None = None

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Self
 
 from pyromq.errors import PyroMQError
 
-from .addresses import format_address
+from .addresses import format_address, origin_of
+from .admissions import Admissions
 from .certificates import FollowedFiles, server_files
 from .connection import Connection
 from .endpoint import ConnectionListener, Endpoint, Hook, Processor
@@ -52,9 +53,11 @@ class RemotingServer:
         body_limit: Callable[[int], BodyLimit] | None = None,
         unfinished: UnfinishedFrames | None = None,
         certificates: FollowedFiles | None = None,
+        admissions: Admissions | None = None,
     ) -> None:
-        """`certificates` are those that another server has loaded and follows, with the same `tls`."""
+        """`unfinished`, `certificates` and `admissions` are given by those who have several ports, for all of them."""
         self._config = config
+        self._open = admissions or Admissions(config)
         self._tls = tls or TlsConfig()
         self._has_own_files = certificates is None
         self._files = certificates or server_files(self._tls)
@@ -62,7 +65,6 @@ class RemotingServer:
         self._following: asyncio.Task[None] | None = None
         self._making_context: asyncio.Task[ssl.SSLContext | None] | None = None
         self._listening: ListeningSocket | None = None
-        self._full = False
         self._admissions: set[asyncio.Task[None]] = set()
         self._idle: asyncio.Task[None] | None = None
         high = config.high_water or 1 << 20
@@ -77,6 +79,7 @@ class RemotingServer:
             low_water=min(config.low_water or high // 4, high),
             max_unsent=config.max_unsent,
             max_frame=config.max_frame,
+            max_header=config.max_request_header,
             max_running_requests=config.max_running_requests,
             body_limit=body_limit,
             unfinished=unfinished or UnfinishedFrames(max(config.max_unfinished, config.max_frame)),
@@ -149,32 +152,35 @@ class RemotingServer:
         await self.endpoint.close()
 
     def _accepted(self, sock: socket.socket) -> None:
-        if len(self.endpoint.connections) + len(self._admissions) >= self._config.max_connections:
+        host = origin_of(_peername(sock))
+        if not self._open.admits(host):
             sock.close()
-            if not self._full:
-                logger.warning("%s connections are open; refusing more", self._config.max_connections)
-            self._full = True
             return
-        self._full = False
-        task = asyncio.create_task(self._admit(sock), name="admit")
+        task = asyncio.create_task(self._admit(sock, host), name="admit")
         self._admissions.add(task)
         task.add_done_callback(self._admissions.discard)
 
-    async def _admit(self, sock: socket.socket) -> None:
+    async def _admit(self, sock: socket.socket, host: str) -> None:
         """Make a connection from `sock`, once its first byte tells TLS from plain text."""
         peer = _peername(sock)
+        connection: Connection | None = None
         try:
             with contextlib.ExitStack() as unless_welcome:
                 unless_welcome.callback(sock.close)
                 context = await self._welcome(sock)
                 unless_welcome.pop_all()
             # From here on the transport owns the socket and closes it in any case.
-            await self._connect(sock, context)
+            connection = await self._connect(sock, context)
         except _Refused as exc:
             logger.warning("%s: speaks %s, which is refused here; closing", peer, exc)
         except (OSError, TimeoutError, PyroMQError) as exc:
             # A peer that left, sent nothing, or failed its handshake: an everyday event on a public port.
             logger.info("%s: not admitted: %s", peer, str(exc) or type(exc).__name__)
+        finally:
+            if connection is None:
+                self._open.left(host)
+            else:
+                connection.lost.add_done_callback(lambda _: self._open.left(host))
 
     async def _welcome(self, sock: socket.socket) -> ssl.SSLContext | None:
         """The context for a TLS connection, None for plain text. Raises if that kind is refused."""
@@ -191,7 +197,7 @@ class RemotingServer:
             raise _Refused("TLS")
         return context
 
-    async def _connect(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
+    async def _connect(self, sock: socket.socket, context: ssl.SSLContext | None) -> Connection:
         connection = Connection(self.endpoint)
         patience = min(_HANDSHAKE_TIMEOUT, self._config.max_idle_seconds)
         try:
@@ -201,6 +207,7 @@ class RemotingServer:
         except BaseException:
             connection.abandon()
             raise
+        return connection
 
     async def _server_context(self) -> ssl.SSLContext | None:
         if self._files.context is not None:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Of the unknown settings in a request, this many are named in the answer, by this many characters.
+_NAMED = 3
+_SHOWN = 100
+
 
 def changed_by_request(
     settings: Settings,
@@ -67,9 +71,11 @@ def log_change(update: Update, peer: str) -> None:
         else:
             logger.info("setting %s changed by %s", key, peer)
     if update.ignored:
-        logger.warning("%s tried to change %d unknown settings: %s", peer, len(update.ignored), update.ignored[:3])
+        logger.warning("%s tried to change %d unknown settings: %s", peer, len(update.ignored), update.ignored[:_NAMED])
 
 
 def remark_on(update: Update) -> str | None:
-    """The remark for the answer: which keys have no effect, and why."""
-    return "; ".join(map(update.settings.why_no_effect, update.without_effect)) or None
+    """The remark for the answer: which keys have no effect, and why; some of those that nobody knows."""
+    sentences = [*map(update.settings.why_no_effect, update.without_effect)]
+    sentences += [update.settings.unknown_key(key[:_SHOWN]) for key in update.ignored[:_NAMED]]
+    return "; ".join(sentences) or None

@@ -111,6 +111,13 @@ class Settings:
                 return value
         raise KeyError(config.__name__)
 
+    def kind_of(self, config: type[T]) -> T:
+        """The config of this class or of one derived from it: servers have defaults of their own."""
+        for value in self._configs:
+            if isinstance(value, config):
+                return value
+        raise KeyError(config.__name__)
+
     def origin(self, key: str) -> str:
         """Where the value of a key came from."""
         return self._sources.get(key, DEFAULT)
@@ -151,6 +158,10 @@ class Settings:
             if key not in known
         ]
         return unknown + [f"{self.origin(option.key)}: {option.why_no_effect}" for option in self._set_without_effect()]
+
+    def unknown_key(self, key: str) -> str:
+        """A sentence that says that no config declares `key`, with the known key it resembles most."""
+        return f"unknown setting {key}" + resembling(key, {option.key for option, _ in self._values()})
 
     def why_no_effect(self, key: str) -> str:
         """A sentence on a setting without effect."""

@@ -51,6 +51,7 @@ class Option:
     hot: bool = False
     no_effect: bool = False
     secret: bool = False
+    limit: str = ""
 
     def parse(self, text: str) -> Any:
         """Parse `text`. ValueError says what was expected.
@@ -137,6 +138,7 @@ def option(
     hot: bool = False,
     no_effect: bool = False,
     secret: bool = False,
+    limit: str = "",
 ) -> T:
     """A field of a settings dataclass.
 
@@ -144,7 +146,7 @@ def option(
     `default` (bool, int, float, str or an Enum) is the type of the setting; `size` lets a whole number be
     written as 64k, 64m, 1g. Only a `hot` setting can be changed in a running server; the others are read at its
     start. A setting with `no_effect` is accepted because RocketMQ has it; nothing reads it, and `doc` says why.
-    A `secret` is shown as stars.
+    A `secret` is shown as stars. A setting that bounds what peers can ask for says in `limit` what they get beyond it.
     """
     declared = Option(
         key=key,
@@ -157,6 +159,7 @@ def option(
         hot=hot,
         no_effect=no_effect,
         secret=secret,
+        limit=limit,
     )
     metadata = {_METADATA: declared}
     if isinstance(default, Computed):

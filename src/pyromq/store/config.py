@@ -72,6 +72,7 @@ class StoreConfig:
         min=1,
         size=True,
         hot=True,
+        limit="code 13",
     )
     compatible_49: bool = option(
         "storeCompatible49",

@@ -190,6 +190,7 @@ async def test_a_pop_that_waits_in_vain_is_told_so_in_time(client, shift):
     assert reply.ext["restNum"] == "0"
 
 
+@pytest.mark.limit("maxPopPollingSize")
 async def test_when_too_many_wait_the_next_is_told_so(start):
     async with start("maxPopPollingSize=2") as scene:
         client = await scene.connect()
@@ -201,6 +202,17 @@ async def test_when_too_many_wait_the_next_is_told_so(start):
         await gone.close()
         waiting = client.ask(POP, pop_ext(poll=10_000))
         assert await client.is_silent(waiting)
+
+
+@pytest.mark.limit("popPollingSize")
+async def test_when_too_many_of_a_group_wait_for_a_queue_the_next_is_told_so(start):
+    async with start("popPollingSize=1") as scene:
+        client = await scene.connect()
+        await client.create_topic()
+        waiting = [client.ask(POP, pop_ext(poll=10_000)) for _ in range(2)]
+        assert (await client.call(POP, pop_ext(poll=10_000))).code == 209
+        assert await client.is_silent(client.ask(POP, pop_ext(poll=10_000, consumerGroup="other")))
+        assert await client.is_silent(waiting[0])
 
 
 async def test_pops_select_by_tags_and_by_sql(start):

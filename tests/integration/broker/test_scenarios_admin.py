@@ -147,6 +147,7 @@ async def test_the_figures_that_tools_show_are_all_there(client):
 
 
 @pytest.mark.scenario("broker 13.1")
+@pytest.mark.limit("sendThreadPoolQueueCapacity")
 async def test_sends_are_refused_while_the_disk_is_stuck_and_taken_again_when_it_is_not(start, monkeypatch):
     stuck = threading.Event()
     stuck.set()

@@ -55,6 +55,7 @@ async def test_a_send_is_answered_with_region_and_trace_and_stored_with_the_clus
 
 
 @pytest.mark.scenario("broker 3.3")
+@pytest.mark.limit("maxMessageSize")
 async def test_the_largest_body_is_taken_and_one_byte_more_is_not(start):
     async with start("mappedFileSizeCommitLog=16m", "maxMessageSize=4194304") as scene:
         client = await scene.connect()

@@ -188,3 +188,48 @@ async def test_topic_lists_can_be_refused(scenes):
     await scenes.call(318, body=b"enableAllTopicList=false")
     reply = await scenes.call(206)
     assert (reply.code, reply.remark) == (1, "disable")
+
+
+@pytest.mark.limit("maxBrokers")
+async def test_brokers_are_bounded_and_those_that_are_there_register_again(start):
+    async with start("maxBrokers=2") as scenes:
+        for number in (1, 2):
+            assert (await scenes.reg(f"b{number}", 0, f"10.0.0.{number}:10911")).code == 0
+        refused = await scenes.reg("b3", 0, "10.0.0.3:10911")
+        remark = "10.0.0.3:10911 is not registered: there are 2 brokers (maxBrokers)"
+        assert (refused.code, refused.remark) == (1, remark)
+        assert (await scenes.reg("b1", 0, A, version=2)).code == 0
+        assert set(await scenes.addresses()) == {"b1", "b2"}
+        await scenes.call(104, identity("b2", 0, "10.0.0.2:10911"))
+        assert (await scenes.reg("b3", 0, "10.0.0.3:10911")).code == 0
+
+
+@pytest.mark.limit("maxKvConfigSize")
+async def test_the_kv_config_is_bounded_and_may_shrink(start):
+    async with start("maxKvConfigSize=2000") as scenes:
+        assert (await scenes.call(100, item("n", "a", "x" * 1000))).code == 0
+        refused = await scenes.call(100, item("n", "b", "x" * 1000))
+        assert refused.code == 1
+        assert "at most 2000 (maxKvConfigSize)" in refused.remark
+        assert (await scenes.call(101, item("n", "b"))).code == 22
+        assert (await scenes.call(318, body=b"maxKvConfigSize=10")).code == 0
+        assert (await scenes.call(100, item("n", "a", "x" * 1001))).code == 1
+        assert (await scenes.call(100, item("n", "a", "x"))).code == 0
+        assert (await scenes.call(102, item("n", "a"))).code == 0
+
+
+async def test_a_path_is_never_changed_by_a_request(scenes):
+    for key in ("configStorePath", "kvConfigPath", "rocketmqHome", "configBlackList"):
+        refused = await scenes.call(318, body=f"{key}=/tmp/elsewhere".encode())
+        assert (refused.code, refused.remark) == (16, "Can not update config in black list.")
+    refused = await scenes.call(318, body=b"tls.server.keyPath=/etc/shadow")
+    assert refused.code == 1
+    assert "tls.server.keyPath cannot be changed while the server runs; set it in " in refused.remark
+
+
+async def test_rates_can_be_limited_while_the_name_server_runs(scenes):
+    client = await scenes.connect()
+    assert (await client.call(318, body=b"maxRequestsPerSecond=3")).code == 0
+    codes = [(await client.call(106)).code for _ in range(6)]
+    assert codes[:3] == [0] * 3
+    assert 2 in codes

@@ -80,6 +80,7 @@ async def test_one_that_does_not_read_does_not_keep_others_from_being_served(sta
             assert (await other.ask(request(ECHO))).code == 0
 
 
+@pytest.mark.limit("maxUnsentBytes")
 async def test_a_peer_that_does_not_read_is_cut_off_when_late_replies_pile_up(start: Start, caplog):
     go = asyncio.Event()
 

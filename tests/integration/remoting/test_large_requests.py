@@ -8,6 +8,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.integration.remoting.bare import Peer, eventually, request
 
 from pyromq.errors import RemoteProtocolError
@@ -42,6 +43,7 @@ def test_each_kind_of_body_has_its_limit():
     assert LIMITS(ASK).size == LIMITS(UNKNOWN).size == 64 * KiB
 
 
+@pytest.mark.limit("maxRequestBodySize")
 async def test_a_body_over_the_bound_of_its_code_is_refused_with_the_setting_that_says_so(start: Start):
     server = await start.server(TABLE, with_={"body_limit": LIMITS})
     async with await Peer.connect(server.address) as peer:
@@ -132,6 +134,7 @@ async def test_a_peer_that_left_meanwhile_is_not_answered(start: Start):
     assert not answered
 
 
+@pytest.mark.limit("maxUnfinishedBytes")
 async def test_frames_that_do_not_end_are_bounded_and_a_slow_sender_is_not_the_one_who_pays(start: Start, caplog):
     server = await start.server(TABLE, max_unfinished=32 * MiB)
     frame = encode(request(SEND, body=bytes(12 * MiB)))

@@ -158,6 +158,7 @@ async def test_a_late_reply_to_a_peer_that_left_goes_nowhere(start: Start):
     connection.close()
 
 
+@pytest.mark.limit("maxRunningRequests")
 async def test_too_many_running_requests_are_answered_with_system_busy(start: Start):
     go = asyncio.Event()
     begun = 0

@@ -39,10 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# RocketMQ has no limit. But each queue is an object here and a folder on disk, and many requests go through them all:
-# one topic with two thousand million queues would stop the broker.
-MAX_QUEUES = 16_384
-
 
 class _DeleteGroup(DeleteSubscriptionGroup):
     """207 as 5.x spells it."""
@@ -86,6 +82,7 @@ class TopicProcessors:
         header = request.header(CreateTopic)
         self._check(header.topic)
         config = _topic_config(header, self._topics.get(header.topic))
+        self._topics.check_room(config)
         self._topics.update(config)
         logger.info(
             "topic %s set by %s read queues=%d write queues=%d perm=%d",
@@ -169,8 +166,11 @@ class GroupProcessors:
         if len(config.group_name) > MAX_GROUP_LENGTH or not is_legal_name(config.group_name):
             # As 5.x; 4.9 takes any name. Some of them would lead out of our folder by way of the retry topic.
             raise ServerError(f"The specified group is longer than {MAX_GROUP_LENGTH} or contains illegal characters.")
-        if config.retry_queue_nums > MAX_QUEUES:
-            raise ServerError(f"The retry topic of a group can have at most {MAX_QUEUES} queues.")
+        limits = self._live.config
+        if config.retry_queue_nums > limits.max_queues_per_topic:
+            most = limits.max_queues_per_topic
+            raise ServerError(f"The retry topic of a group can have at most {most} queues (maxQueuesPerTopic).")
+        self._groups.check_room(config.group_name)
         self._groups.update(config)
         logger.info("group %s set by %s", config.group_name, connection.peer)
         await self._saved()
@@ -223,8 +223,6 @@ class ConsumptionProcessors:
 
 def _topic_config(header: CreateTopic, known: TopicConfig | None) -> TopicConfig:
     """The topic as the request describes it; what the request cannot express stays unchanged."""
-    if max(header.read_queue_nums, header.write_queue_nums) > MAX_QUEUES:
-        raise ServerError(f"The topic[{header.topic}] can have at most {MAX_QUEUES} queues.")
     try:
         filter_type = TopicFilterType(header.topic_filter_type)
     except ValueError:

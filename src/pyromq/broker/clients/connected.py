@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyromq.protocol.command import PROTOCOL_VERSION, Language
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pyromq.protocol.bodies import (
         ConsumeFromWhere,
@@ -32,6 +32,18 @@ logger = logging.getLogger(__name__)
 
 # A client that has not sent a heartbeat for longer than this is gone.
 CLIENT_EXPIRES_MS = 120_000
+
+
+# Characters of a name or a filter from which it counts as more than one.
+_LONG = 1024
+
+
+def weight_of(subscriptions: Iterable[SubscriptionData]) -> int:
+    """How many subscriptions these are; one with a long filter or many tags counts as several."""
+    return sum(
+        1 + (len(each.topic) + len(each.sub_string) + sum(map(len, each.tags_set)) + 8 * len(each.code_set)) // _LONG
+        for each in subscriptions
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +109,13 @@ class ConsumerGroup:
 
 @dataclass(slots=True)
 class _Memberships:
-    """The groups of one connection, and the id its producers are found by."""
+    """The groups of one connection, and the id its producers are found by.
+
+    Of consumer groups, also how much this connection last subscribed to.
+    """
 
     client_id: str = ""
-    consumer: set[str] = field(default_factory=set)
+    consumer: dict[str, int] = field(default_factory=dict)
     producer: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
@@ -154,6 +169,17 @@ class Clients:
         connections = self._by_id.get(client_id)
         return next(reversed(connections)) if connections else None
 
+    # What one client may be
+
+    def weight_with(self, connection: Connection, data: HeartbeatData) -> tuple[int, int]:
+        """How many groups and subscriptions a connection would have after a heartbeat; long ones count as several."""
+        known = self._memberships.get(connection) or _Memberships()
+        subscribed = {each.group_name: weight_of(each.subscription_data_set) for each in data.consumer_data_set}
+        consumer = known.consumer | (dict.fromkeys(subscribed, 0) | known.consumer if data.without_sub else subscribed)
+        producer = known.producer | {each.group_name for each in data.producer_data_set}
+        groups = sum(1 + len(name) // _LONG for names in (consumer, producer) for name in names)
+        return groups, sum(consumer.values())
+
     # Coming and staying
 
     def heartbeat(
@@ -174,7 +200,10 @@ class Clients:
         changed = []
         for consumer in data.consumer_data_set:
             name = consumer.group_name
-            memberships.consumer.add(name)
+            if data.without_sub:
+                memberships.consumer.setdefault(name, 0)
+            else:
+                memberships.consumer[name] = weight_of(consumer.subscription_data_set)
             group = self._consumers.setdefault(name, ConsumerGroup(name))
             # A 5.x client may leave out its subscriptions if they have not changed.
             if group.take(consumer, info, with_subscriptions=not data.without_sub) and name not in quiet:
@@ -248,7 +277,7 @@ class Clients:
     def _leave(
         self, name: str, connection: Connection, memberships: _Memberships, why: str, *, notify: bool = True
     ) -> None:
-        memberships.consumer.discard(name)
+        memberships.consumer.pop(name, None)
         group = self._consumers[name]
         info = group.connections.pop(connection)
         logger.info("consumer left group=%s client=%s addr=%s: %s", name, info.client_id, connection.peer, why)

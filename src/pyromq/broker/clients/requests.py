@@ -85,6 +85,7 @@ class ClientProcessors:
 
     def heartbeat(self, connection: Connection, request: Command, data: HeartbeatData) -> Command | Awaitable[Command]:
         """34. The answer has no fields of its own: some would make 5.x clients leave out their subscriptions."""
+        self._check_room(connection, data)
         quiet = set()
         for consumer in data.consumer_data_set:
             # If the group cannot be created, the member's pulls are refused, but not its heartbeats.
@@ -101,9 +102,21 @@ class ClientProcessors:
         )
         if not data.without_sub:
             for consumer in data.consumer_data_set:
+                if consumer.group_name not in self._groups:
+                    continue  # nobody can consume for it, and filters outlive those who named them
                 self._filters.register(consumer.group_name, consumer.subscription_data_set)
         groups = [consumer.group_name for consumer in data.consumer_data_set]
         return self._acknowledged(request.reply(), topics=map(retry_topic, groups), groups=groups)
+
+    def _check_room(self, connection: Connection, data: HeartbeatData) -> None:
+        config = self._live.config
+        groups, subscriptions = self._clients.weight_with(connection, data)
+        if groups > config.max_groups_per_client:
+            most, setting = config.max_groups_per_client, "maxGroupsPerClient"
+            raise ServerError(f"one client can have at most {most} groups, not {groups} ({setting})")
+        if subscriptions > config.max_subscriptions_per_client:
+            most, setting = config.max_subscriptions_per_client, "maxSubscriptionsPerClient"
+            raise ServerError(f"one client can have at most {most} subscriptions, not {subscriptions} ({setting})")
 
     def unregister(self, connection: Connection, request: Command) -> Command:
         header = request.header(UnregisterClient)

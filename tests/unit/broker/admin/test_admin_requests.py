@@ -232,9 +232,13 @@ async def test_a_text_that_is_no_properties_is_refused(configure, saved):
     assert saved == []
 
 
-async def test_an_unknown_key_is_dropped(configure, saved):
+async def test_an_unknown_key_is_dropped_and_the_answer_says_so(configure, saved):
     update, get = configure(LiveConfig(load_settings()))
-    assert (await update(b"noSuchKey=1\ntraceOn=false")).code == 0
+    reply = await update(b"noSuchKey=1\ntraceOn=false\ntraceOm=1")
+    assert (reply.code, reply.remark) == (
+        0,
+        "unknown setting noSuchKey; unknown setting traceOm; did you mean traceOn?",
+    )
     assert b"noSuchKey" not in get().body
     assert b"noSuchKey" not in saved[0]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.admin.topic_requests import MAX_QUEUES, ConsumptionProcessors, GroupProcessors, TopicProcessors
+from pyromq.broker.admin.topic_requests import ConsumptionProcessors, GroupProcessors, TopicProcessors
 from pyromq.broker.clients.connected import Clients
 from pyromq.broker.config import BrokerConfig, BrokerRole, LiveConfig
 from pyromq.broker.context import Tables
@@ -32,6 +32,7 @@ from pyromq.protocol.record import MessageRecord
 from pyromq.store import MessageStore, StoreConfig
 
 NOW = 1_700_000_000_000
+MAX_QUEUES = BrokerConfig().max_queues_per_topic
 SLAVE = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
 ORDERS = {"topic": "orders", "readQueueNums": 4, "writeQueueNums": 2, "perm": 6, "topicFilterType": "SINGLE_TAG"}
 
@@ -136,7 +137,7 @@ async def test_queue_numbers_and_perm_may_be_strange(broker):
 async def test_a_topic_that_would_stop_the_broker_is_refused(broker):
     for name in ("readQueueNums", "writeQueueNums"):
         remark = await broker.refusal(ServerError, 17, **ORDERS | {name: MAX_QUEUES + 1})
-        assert remark == f"The topic[orders] can have at most {MAX_QUEUES} queues."
+        assert remark == f"The topic[orders] can have at most {MAX_QUEUES} queues (maxQueuesPerTopic)."
     await broker.ask(17, **ORDERS | {"readQueueNums": MAX_QUEUES})
 
 
