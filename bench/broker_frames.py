@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
 from pyromq.protocol import frame
 from pyromq.protocol.codes import RequestCode
@@ -11,16 +12,29 @@ from pyromq.protocol.headers import PullMessage, SendMessageV2
 
 from .codec import PROPERTIES
 
+if TYPE_CHECKING:
+    from pyromq.remoting import SigningHook
+
 TOPIC = "TopicTest"
 QUEUE = 2
 SUBSCRIPTION = 4  # the bit of a pull's sysFlag that says: the request names its subscription, ask no heartbeat
 ASK_SECONDS = 5.0
 
 
-def send(body: int, serialize: SerializeType = SerializeType.JSON, topic: str = TOPIC, queue: int = QUEUE) -> bytes:
+def send(
+    body: int,
+    serialize: SerializeType = SerializeType.JSON,
+    topic: str = TOPIC,
+    queue: int = QUEUE,
+    *,
+    signs: SigningHook | None = None,
+) -> bytes:
     """A message with a tag and two keys; with the default arguments in a topic that the broker makes by itself."""
     header = SendMessageV2("bench", topic, "TBW102", 4, queue, 0, 1700000000000, 0, PROPERTIES, broker_name="broker-a")
-    return _frame(Command.request(RequestCode.SEND_MESSAGE_V2, header, b"x" * body, serialize=serialize))
+    request = Command.request(RequestCode.SEND_MESSAGE_V2, header, b"x" * body, serialize=serialize)
+    if signs is not None:
+        signs.before_request("", request)
+    return _frame(request)
 
 
 def pull(topic: str, queue: int, offset: int, count: int) -> bytes:

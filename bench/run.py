@@ -14,7 +14,7 @@ import sys
 from .broker_machine import facts
 
 BENCHMARKS = (
-    *("codec", "start", "namesrv", "store", "broker", "broker-costs", "broker-java", "client", "features"),
+    *("codec", "start", "namesrv", "store", "broker", "broker-costs", "broker-java", "client", "features", "accounts"),
     *("ha-sync", "ha-async", "ha-catch-up", "failover-defaults", "failover-apache", "failover-cost"),
     *("spark-decode", "spark-log", "spark-topics", "spark-floor", "spark-sink"),
 )
