@@ -41,8 +41,8 @@ class Controllers:
 
     There is one connection per controller, which every part of the broker shares: a controller takes the end of a
     broker's connection for the end of the broker. So one late answer closes nothing; only a controller that has said
-    nothing at all for a whole heartbeat time-out is given up. A connection on which nothing ever came is another matter:
-    whoever took it may have lost the controller just then, and would stay silent, while a new one works at once.
+    nothing at all for a whole heartbeat time-out is given up. A connection on which nothing ever came is given up
+    sooner: whoever took it may have lost the controller just then, and would stay silent, while a new one works.
     """
 
     def __init__(self, client: RemotingClient, config: Callable[[], FailoverConfig]) -> None:
