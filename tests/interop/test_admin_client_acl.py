@@ -13,8 +13,11 @@ from tests.interop.apache import Broker
 from tests.interop.peers import OURS, NameServer
 from tests.interop.process import stop_all
 
+from pyromq.auth.acl.files import PUB, SUB
+from pyromq.auth.acl.folder import AccountChange, AccountFiles
+from pyromq.client import Client, Credentials, Message, Producer
 from pyromq.client.admin import Account, Acl, AdminClient, Policy, PolicyEntry, User
-from pyromq.errors import BrokerError, RequestCodeNotSupported
+from pyromq.errors import BrokerError, PyroMQError, RequestCodeNotSupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +62,48 @@ async def test_accounts_of_a_broker_of_4_9(java_packages: None, tmp_path: Path) 
             assert "somebody" not in (tmp_path / "broker" / "conf" / "plain_acl.yml").read_text()
             with pytest.raises(RequestCodeNotSupported):
                 await admin.acl.users(broker.name)
+
+
+async def test_a_file_of_accounts_goes_from_us_to_rocketmq_and_back(java_packages: None, tmp_path: Path) -> None:
+    """What we write decides at a broker of 4.9, in the same words; what that broker writes is read by us."""
+    conf = tmp_path / "broker" / "conf"
+    conf.mkdir(parents=True)
+    (conf / "plain_acl.yml").write_text(
+        "accounts: [{accessKey: administrator, secretKey: 12345678, admin: true}]\ndataVersion:\n"
+    )
+    ours = AccountFiles(conf / "plain_acl.yml")
+    ours.load()
+    ours.set_account(
+        AccountChange(access_key="sender-1", secret_key="00123456", topic_perms=["mine=PUB"], default_topic_perm="DENY")
+    )
+    with (
+        NameServer(OURS, tmp_path / "namesrv") as namesrv,
+        running(Broker("4.9.7", tmp_path / "broker", namesrv.address, aclEnable="true")) as broker,
+    ):
+        administrator = Client(namesrv.address, credentials=Credentials("administrator", "12345678"))
+        async with (
+            AdminClient(client=administrator) as admin,
+            Client(namesrv.address, credentials=Credentials("sender-1", "00123456")) as client,
+            Producer("producers", client=client) as producer,
+        ):
+            await registered(admin, broker)
+            for topic in ("mine", "others"):
+                await admin.topics.create(topic, brokers=[broker.address])
+            await producer.send(Message("mine", b"hello"))
+            with pytest.raises(PyroMQError, match="No default permission for topic:others"):
+                await producer.send(Message("others", b"hello"))
+            await admin.acl.set_account(
+                Account(access_key="theirs-1", secret_key="98765432", topic_perms=("a=PUB|SUB",)),
+                brokers=broker.address,
+            )
+            await admin.acl.set_white_addresses([], brokers=broker.address)
+    again = AccountFiles(conf / "plain_acl.yml")
+    again.load()
+    assert sorted(again.rules.accounts) == ["administrator", "sender-1", "theirs-1"]
+    assert again.rules.accounts["sender-1"] == ours.rules.accounts["sender-1"]
+    assert again.rules.accounts["theirs-1"].topics == {"a": PUB | SUB}
+    assert again.rules.versions[ours.main].counter == 3
+    assert not again.rules.white
 
 
 async def test_users_and_policies_of_a_broker_of_5_5(java_packages: None, tmp_path: Path) -> None:

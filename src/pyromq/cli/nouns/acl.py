@@ -50,6 +50,7 @@ async def set_account(
     session: Session,
     access_key: AccessKey,
     place: Place,
+    *,
     topics: Annotated[
         list[str] | None,
         typer.Option("-t", "--topic", metavar="TOPIC=PERM", help="All topics with a right of their own; repeatable."),

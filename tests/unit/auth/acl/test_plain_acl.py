@@ -74,6 +74,11 @@ def test_who_is_not_known_is_refused_in_the_order_of_rocketmq(files):
     assert decide(files, unsigned) == "Check signature failed for accessKey=orders-1"
 
 
+def test_a_long_access_key_is_not_told_again(files):
+    remark = decide(files, signed(Code.SEND_MESSAGE, {"topic": "topicA"}, "x" * 50_000))
+    assert remark == "No acl config for " + "x" * 100
+
+
 def test_a_request_that_was_altered_is_refused(files):
     request = signed(Code.SEND_MESSAGE, {"topic": "topicA"}, body=b"1 euro")
     assert decide(files, request) is None
