@@ -64,6 +64,7 @@ def test_the_corpus_has_a_sample_of_every_body():
         "MessageQueueAssignment",
         "OffsetWrapper",
         "OrderInfo",
+        "PlainAccessConfig",
         "PolicyEntryInfo",
         "PolicyInfo",
         "PopProcessQueueInfo",

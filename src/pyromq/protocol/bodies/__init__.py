@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .accounts import AclConfig, PlainAccessConfig
+from .accounts import AclConfig, AclInfo, PlainAccessConfig, PolicyEntryInfo, PolicyInfo, UserInfo
 from .base import Body
 from .clients import (
     CheckClientRequestBody,
@@ -99,7 +99,6 @@ from .stats import (
     TopicOffset,
     TopicStatsTable,
 )
-from .users import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 
 __all__ = [
     "AclConfig",

@@ -4,7 +4,17 @@ A request's header carries the name of its code. A reply's header is named for i
 replies without a class here have no custom header.
 """
 
-from .accounts import DeleteAclConfig, GetAclInfoReply, UpdateAclConfig, UpdateGlobalWhiteAddresses
+from .accounts import (
+    AclSubject,
+    DeleteAcl,
+    DeleteAclConfig,
+    GetAclInfoReply,
+    ListAcls,
+    ListUsers,
+    UpdateAclConfig,
+    UpdateGlobalWhiteAddresses,
+    UserName,
+)
 from .broker import (
     CheckTransactionState,
     ConsumeMessageDirectly,
@@ -109,7 +119,6 @@ from .pop import (
     PopMessage,
     PopMessageReply,
 )
-from .users import AclSubject, DeleteAcl, ListAcls, ListUsers, UserName
 
 __all__ = [
     "AckMessage",

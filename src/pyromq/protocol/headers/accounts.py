@@ -1,8 +1,10 @@
-"""Headers of the requests about accounts of RocketMQ 4.x (50 to 54). What is None in a change stays as it was."""
+"""Headers of the requests about accounts of RocketMQ 4.x (50 to 54), and users and policies of 5.x (3001 to 3010)."""
 
 from __future__ import annotations
 
 from ..header import Header
+
+# 4.x. What is None in a change stays as it was.
 
 
 class UpdateAclConfig(Header):
@@ -40,3 +42,39 @@ class UpdateGlobalWhiteAddresses(Header):
 
     global_white_addrs: str
     acl_file_full_path: str | None = None
+
+
+# 5.x
+
+
+class UserName(Header):
+    """3001 to 3004"""
+
+    username: str = ""
+
+
+class ListUsers(Header):
+    """3005: those whose names contain `filter`."""
+
+    filter: str | None = None
+
+
+class AclSubject(Header):
+    """3006, 3007, 3009"""
+
+    subject: str = ""
+
+
+class DeleteAcl(Header):
+    """3008: of the whole subject, or of one resource."""
+
+    subject: str = ""
+    policy_type: str | None = None
+    resource: str | None = None
+
+
+class ListAcls(Header):
+    """3010: those whose subjects and resources contain these texts."""
+
+    subject_filter: str | None = None
+    resource_filter: str | None = None
