@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema
+from tests.integration.broker.command_kit import until
+from tests.integration.namesrv.raw_client import identity, register_body
+from tests.interop import wire
 from tests.unit.spark.sink.sink_rows import PROPERTIES, batch_of
 
 from pyromq.client.producer.send_result import SendStatus
@@ -28,7 +32,7 @@ from pyromq.errors import (
     SystemBusy,
 )
 from pyromq.protocol import properties as props
-from pyromq.protocol.codes import ResponseCode
+from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.headers import PullMessageReply
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.record import MessageRecord, encode_record
@@ -208,6 +212,33 @@ def test_a_topic_of_the_options_is_looked_for_when_a_write_is_planned(scene):
         sink_topics.check_topics(scene.options(scene.new(), onBadRow="dlq:sink-dead"), streams=True)
     queues = sink_topics.check_topics(scene.options("sink-planned", createTopic=3), streams=True)
     assert [queue.queue_id for queue in queues["sink-planned"]] == [0, 1, 2]
+
+
+def test_a_write_that_begins_between_two_masters_waits_for_the_next(scene, caplog):
+    """The name server forgets a dead master at once, and hears of the next a moment later."""
+
+    def register(connection: wire.Connection, broker_id: int, address: str) -> None:
+        group = identity("failing", broker_id, address, "DefaultCluster") | {"haServerAddr": address}
+        assert connection.ask(RequestCode.REGISTER_BROKER, register_body(1, ["sink-failing"]), **group).code == 0
+
+    def forgotten() -> bool:
+        return "0" not in wire.brokers(scene.namesrv)["failing"]
+
+    with wire.Connection(scene.namesrv) as slave, wire.Connection(scene.namesrv) as next_master:
+        with wire.Connection(scene.namesrv) as master:
+            register(master, 0, "127.0.0.1:1")
+            register(slave, 1, "127.0.0.1:2")
+        until(forgotten)
+
+        def elected() -> None:
+            until(lambda: "none of its queues can be written to now; trying again" in caplog.text)
+            register(next_master, 0, "127.0.0.1:2")
+
+        with ThreadPoolExecutor(1) as pool:
+            electing = pool.submit(elected)
+            queues = sink_topics.check_topics(scene.options("sink-failing"), streams=False)
+            electing.result()
+    assert [queue.queue_id for queue in queues["sink-failing"]] == [0, 1, 2, 3]
 
 
 def test_a_stream_is_not_asked_after_its_topic_for_every_batch(scene):
