@@ -29,6 +29,7 @@ from pyromq.errors import (
     RouteNotFound,
     SendFailed,
     ServerError,
+    ServiceNotAvailable,
     SystemBusy,
 )
 from pyromq.protocol import properties as props
@@ -487,16 +488,23 @@ def test_the_search_ends_after_a_time_counted_from_the_newest_or_the_own():
 
 
 class Queue:
-    """A queue from `minimum` on, whose broker gives `cap` messages at a time; answers as the client's calls do."""
+    """A queue from `minimum` on, whose broker gives `cap` messages at a time; answers as the client's calls do.
 
-    def __init__(self, records: list[MessageRecord], minimum: int, cap: int) -> None:
+    Its last `hidden` messages can be read one by one, whenever somebody asks where it ends.
+    """
+
+    def __init__(self, records: list[MessageRecord], minimum: int, cap: int, hidden: int = 0) -> None:
         self._records = records
+        self.hidden = hidden
         self._minimum = minimum
         self._cap = cap
         self.pulls = 0
 
-    async def max_offset(self, address: str, queue: MessageQueue) -> int:
-        return len(self._records)
+    async def max_offset(self, address: str, queue: MessageQueue, *, hidden: bool = False) -> int:
+        if hidden:
+            return len(self._records)
+        self.hidden = max(self.hidden - 1, 0)
+        return len(self._records) - self.hidden
 
     async def pull(self, address: str, header: PullMessage) -> SimpleNamespace:
         self.pulls += 1
@@ -521,14 +529,36 @@ def test_a_queue_read_backwards_gives_all_of_the_batch_however_little_comes_at_a
         for at, prefix in enumerate(prefixes)
     ]
     queue = Queue(records, min(minimum, len(records)), cap)
+    found = looked_up(queue)
+    assert found == {
+        f"K{at}" for at, prefix in enumerate(prefixes) if prefix == "q:5:1:" and at >= min(minimum, len(records))
+    }
+
+
+@pytest.mark.parametrize("hidden", [3, 8])
+def test_what_nobody_may_read_yet_is_waited_for(hidden):
+    """A master refuses a message that it could not copy in time, or is replaced, and it is there nevertheless."""
+    records = [msgspec.structs.replace(record(f"q:5:1:{at}", 1000, f"K{at}"), queue_offset=at) for at in range(9)]
+    queue = Queue(records, 0, 32, hidden)
+    assert looked_up(queue) == {f"K{at}" for at in range(9)}
+    assert queue.hidden == 0
+
+
+def test_a_queue_that_stays_hidden_is_an_error():
+    records = [msgspec.structs.replace(record(f"q:5:1:{at}", 1000, f"K{at}"), queue_offset=at) for at in range(99)]
+    with pytest.raises(ServiceNotAvailable, match="messages that nobody may read yet"):
+        looked_up(Queue(records, 0, 32, 50), patience=0.0)
+
+
+def looked_up(queue: Queue, **more: float) -> set[str]:
+    async def refresh(topic: str) -> None:
+        pass
+
     link = SimpleNamespace(
-        client=SimpleNamespace(calls=queue),
+        client=SimpleNamespace(calls=queue, routes=SimpleNamespace(refresh=refresh)),
         namespace=SimpleNamespace(wrap=str),
         on_wire=lambda given: given,
         replica=lambda name, only_this: "here:1",
     )
     place = MessageQueue(broker_name="broker-a", queue_id=0, topic="orders")
-    found = asyncio.run(read_back(cast("Any", link), place, Identity("q", 5, 1), 600.0))
-    assert found == {
-        f"K{at}" for at, prefix in enumerate(prefixes) if prefix == "q:5:1:" and at >= min(minimum, len(records))
-    }
+    return asyncio.run(read_back(cast("Any", link), place, Identity("q", 5, 1), 600.0, **more))
