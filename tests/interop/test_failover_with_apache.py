@@ -126,13 +126,65 @@ def test_a_mixed_pair_fails_over_and_back(java_packages: None, tmp_path: Path, c
         comes_back(group, 2, 1)
 
 
+@pytest.mark.parametrize(
+    "makes",
+    [(OURS, OURS, APACHE), (APACHE, OURS, OURS), (OURS, APACHE, APACHE), (APACHE, APACHE, OURS)],
+    ids="+".join,
+)
+@pytest.mark.parametrize("controller", [OURS, APACHE])
+@pytest.mark.scenario("controller 3")
+@pytest.mark.scenario("controller 5")
+@pytest.mark.scenario("controller 6")
+@pytest.mark.scenario("controller 14")
+def test_each_of_three_becomes_master(
+    java_packages: None, tmp_path: Path, controller: str, makes: tuple[str, str, str]
+) -> None:
+    """By accident and by plan, whoever's make the others are."""
+    with group_under(controller, tmp_path) as group:
+        group.add(makes[0])
+        group.create_topic()
+        group.send(1500)  # into the next file; much to catch up with
+        for make in makes[1:]:
+            group.add(make)
+        group.wait_for_routes(1, 2, 3)
+        group.send(20)
+        group.wait_until_equal()
+
+        old = 1
+        group.replicas[old].process.kill()
+        group.wait_for("two of three are in sync", set=[2, 3])
+        new = group.state["master"]
+        group.send(20)
+        group.replicas[old].start()
+        group.wait_for("the old master follows", master=new, set=[1, 2, 3])
+        all_have_all(group, new)
+
+        for number in (5 - new, old):
+            group.elect(number)
+            group.wait_for("all follow whoever was elected", master=number, set=[1, 2, 3])
+            all_have_all(group, number)
+
+
+def all_have_all(group: Group, master: int) -> None:
+    """Clients find all three, and the logs of all are the same."""
+    group.wait_for_routes(master, *(number for number in group.replicas if number != master))
+    group.send(20)
+    group.wait_until_equal()
+    group.wait_until_shown()
+    tables = [replica.epochs for replica in group.replicas.values() if replica.make == OURS]
+    assert all(table == tables[0] for table in tables)
+
+
 @pytest.mark.parametrize("second", [OURS, APACHE])
+@pytest.mark.parametrize("controller", [OURS, APACHE])
 @pytest.mark.scenario("controller 14")
 @pytest.mark.scenario("controller 22")
-def test_roles_of_a_mixed_pair_are_swapped_again_and_again(java_packages: None, tmp_path: Path, second: str) -> None:
+def test_roles_of_a_mixed_pair_are_swapped_again_and_again(
+    java_packages: None, tmp_path: Path, controller: str, second: str
+) -> None:
     """Without a message in between, too: then 5.5.0 has epochs in its table that the other has not."""
     first = APACHE if second == OURS else OURS
-    with group_under(OURS, tmp_path) as group:
+    with group_under(controller, tmp_path) as group:
         group.add(first)
         group.create_topic()
         group.send(20)
@@ -157,10 +209,13 @@ def test_roles_of_a_mixed_pair_are_swapped_again_and_again(java_packages: None, 
 
 
 @pytest.mark.parametrize("second", [OURS, APACHE])
+@pytest.mark.parametrize("controller", [OURS, APACHE])
 @pytest.mark.scenario("controller 7")
-def test_an_old_master_cuts_off_what_nobody_else_has(java_packages: None, tmp_path: Path, second: str) -> None:
+def test_an_old_master_cuts_off_what_nobody_else_has(
+    java_packages: None, tmp_path: Path, controller: str, second: str
+) -> None:
     settings = {"allAckInSyncStateSet": "false", "inSyncReplicas": 1, "mappedFileSizeCommitLog": 16 << 20}
-    with group_under(OURS, tmp_path) as group:
+    with group_under(controller, tmp_path) as group:
         old = group.add(APACHE if second == OURS else OURS, **settings)
         group.create_topic()
         new = group.add(second, **settings)

@@ -235,7 +235,7 @@ class Parts:
             tables,
             self.state,
             client,
-            delivered_before=lambda: self.timers.delivered_before,
+            timers=self.timers,
             name_servers=lambda: self.registration.name_servers,
         )
         self.metadata = (

@@ -141,9 +141,14 @@ class BrokerCalls:
         else:
             await self.invoke(address, request, limit)
 
-    async def max_offset(self, address: str, queue: MessageQueue, timeout: float | None = None) -> int:
-        """The offset that the next message of `queue` will get."""
-        header = GetMaxOffset(queue.topic, queue.queue_id)
+    async def max_offset(
+        self, address: str, queue: MessageQueue, timeout: float | None = None, *, hidden: bool = False
+    ) -> int:
+        """The offset after the last message of `queue`; with `hidden`, also of those that nobody may read yet.
+
+        A group that fails over hides a message until its slaves have it. Brokers before 5.0 hide none.
+        """
+        header = GetMaxOffset(queue.topic, queue.queue_id, False if hidden else None)
         reply = await self.invoke(address, Command.request(RequestCode.GET_MAX_OFFSET, header), timeout)
         return reply.header(OffsetReply).offset
 

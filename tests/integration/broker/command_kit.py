@@ -36,7 +36,7 @@ def run(home, *arguments, environ=None, timeout=TOO_LONG):
 
 
 @contextlib.contextmanager
-def started(home, *arguments, environ=None, run_by=()):
+def started(home, *arguments, environ=None, run_by=(), longest=LONGEST):
     """A command that goes on running; killed in the end if it is still there. `run_by` is a command that runs it.
 
     Killed as well if it runs longer than any test needs it, so that nobody waits for ever for what it says.
@@ -49,7 +49,7 @@ def started(home, *arguments, environ=None, run_by=()):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        too_long = threading.Timer(LONGEST, process.kill)
+        too_long = threading.Timer(longest, process.kill)
         too_long.start()
         try:
             yield process

@@ -157,7 +157,11 @@ class QueueProcessors:
     def max_offset(self, connection: Connection, request: Command) -> Command:
         header = request.header(GetMaxOffset)
         queue = self._store.queues.find(header.topic, header.queue_id)
-        return request.reply(header=OffsetReply(0 if queue is None else queue.max_offset))
+        if queue is None:
+            return request.reply(header=OffsetReply(0))
+        # As in RocketMQ 5: with what is stored, and hidden from readers until the slaves have it.
+        counts_hidden = header.committed is False
+        return request.reply(header=OffsetReply(queue.next_offset if counts_hidden else queue.max_offset))
 
     def min_offset(self, connection: Connection, request: Command) -> Command:
         header = request.header(GetMinOffset)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ..context import Context, Tables
     from ..kept_files import BrokerState
+    from ..timers.delivery import TimerService
 
 _LONGEST_TOPIC = 255
 _LONGEST_TOPIC_49 = 127
@@ -43,10 +44,10 @@ class PopParts:
         state: BrokerState,
         client: RemotingClient,
         *,
-        delivered_before: Callable[[], int],
+        timers: TimerService,
         name_servers: Callable[[], Sequence[str]],
     ) -> None:
-        """`state` keeps its files; `delivered_before` tells how far timers have been delivered."""
+        """`state` keeps its files; `timers` tell how far they have been delivered."""
         store = self._store = context.store
         self._live = context.live
         self._offsets = tables.offsets
@@ -62,7 +63,7 @@ class PopParts:
             notifications=HeldPops(),
         )
         self._waiting = pop.held, pop.notifications
-        self._reviver = Reviver(context, tables, pop, delivered_before)
+        self._reviver = Reviver(context, tables, pop, timers)
         state.keep(pop_orders_file(store.root), orders)
         modes = self.modes = RequestModes()
         modes_file = state.keep(request_modes_file(store.root), modes)

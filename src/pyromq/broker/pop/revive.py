@@ -24,12 +24,11 @@ from .records import Ack
 from .revive_plan import ReviveQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyromq.protocol.record import MessageRecord
     from pyromq.store import PutResult
 
     from ..context import Context, Tables
+    from ..timers.delivery import TimerService
     from .context import PopContext
     from .records import Checkpoint
     from .revive_plan import OpenCheckpoint
@@ -46,9 +45,9 @@ _SAVINGS = 3
 
 
 class Reviver:
-    """Brings messages back. `delivered_before` tells up to when all timers were delivered, in epoch milliseconds."""
+    """Brings messages back, as far as `timers` have delivered what they wait for."""
 
-    def __init__(self, context: Context, tables: Tables, pop: PopContext, delivered_before: Callable[[], int]) -> None:
+    def __init__(self, context: Context, tables: Tables, pop: PopContext, timers: TimerService) -> None:
         self._store = context.store
         self._appends = context.appends
         self._log = pop.log
@@ -58,9 +57,14 @@ class Reviver:
         self._pop_offsets = pop.offsets
         self._stats = context.stats
         self._live = context.live
-        self._delivered_before = delivered_before
+        self._timers = timers
         self._queues: list[ReviveQueue] = []
+        self._clock = context.clock
         self._handover: Handover | None = None
+        # Times, each with the end of the log that must be confirmed; see `_readable_before`.
+        self._parked: tuple[int, int] | None = None
+        self._delivered: tuple[int, int] | None = None
+        self._readable = -1
         self.revived = 0
 
     def load(self, count: int) -> None:
@@ -91,7 +95,7 @@ class Reviver:
                 self._handover.put()
             return self._handover is None
         # Ask first: anything delivered later may not have been read yet when we reach the ends of the queues.
-        delivered_before = self._delivered_before()
+        delivered_before = self._readable_before()
         more = False
         for queue in self._queues:
             more |= queue.read()
@@ -111,6 +115,26 @@ class Reviver:
         self._handover = Handover(self._store, self._appends, records, self._count, finished)
         self._handover.put()
         return True
+
+    def _readable_before(self) -> int:
+        """Up to when all acks can be read from the revive queues, in epoch milliseconds.
+
+        That is what timers have delivered. But in a group that fails over, readers see a record only once the slaves
+        have it: timers an ack, and we an ack that they delivered. So both are waited for, one after the other.
+        """
+        store, timers = self._store, self._timers
+        if not store.is_limited:
+            self._parked = self._delivered = None
+            return timers.delivered_before
+        if self._parked is None or self._parked[1] > store.log.end:  # cut off since, while this was a slave
+            self._parked, self._delivered = (self._clock(), int(store.log.end)), None
+        if self._delivered is None and timers.read_to >= self._parked[1]:
+            # An ack that is parked later is for later.
+            self._delivered = min(timers.delivered_before, self._parked[0]), int(store.log.end)
+        if self._delivered is not None and store.confirmed >= self._delivered[1]:
+            self._readable = self._delivered[0]
+            self._parked = self._delivered = None
+        return self._readable
 
     def _records(self, queue: ReviveQueue, each: OpenCheckpoint) -> list[MessageRecord]:
         """The messages of a checkpoint that come back, followed by our ack of it."""

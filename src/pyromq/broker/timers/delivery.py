@@ -98,6 +98,7 @@ class TimerService:
         self._delivered = Delivered(0)
         self._looked_at_old = 0
         self._caught_up = False  # everything that was there at the start has been read
+        self.read_to = 0  # up to where in the log every timer is known
         self.enqueued = 0
         self.delivered = 0
         # Set by everything that a start would have to repeat.
@@ -107,6 +108,7 @@ class TimerService:
 
     def load(self, progress: TimerProgress) -> None:
         """Continue from `progress`, as far as the queue still reaches: a power failure may have taken its end."""
+        self.read_to = 0
         end = int(self.queue.max_offset)
         first = min(max(progress.first_pending, int(self.queue.min_offset)), end)
         self._known = dataclasses.replace(progress, queue_offset=min(progress.queue_offset, end), first_pending=first)
@@ -261,8 +263,10 @@ class TimerService:
         # A step begun before the clock was set back ends as it began: new entries in the queue are for later.
         if limit >= (self._fired if self._slot is None else self._slot.number):
             # Read the whole queue before delivering anything: there may be a recall.
+            shown = self._store.confirmed
             if self._follow():
                 return True
+            self.read_to = shown
             self._caught_up = True
         if self._late:
             entries = self._late[:_AT_ONCE]

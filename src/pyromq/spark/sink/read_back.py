@@ -12,7 +12,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from pyromq.errors import NoPermission, PyroMQError, RemoteProtocolError, RouteNotFound
+from pyromq.errors import NoPermission, PyroMQError, RemoteProtocolError, RouteNotFound, ServiceNotAvailable
 from pyromq.protocol import properties as props
 from pyromq.protocol.batch import unwrap
 from pyromq.protocol.codes import ResponseCode
@@ -38,6 +38,7 @@ _GROUP = "spark-rocketmq-sink"
 _FIRST_STEP, _LONGEST_STEP = 32, 1024
 _TXN, _KEY = SPARK_TXN.encode(), props.UNIQ_KEY.encode()
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_PAUSES = (0.005, 0.02, 0.05, 0.1, 0.2)  # before another look whether slaves have what is stored
 
 
 class Findings:
@@ -101,7 +102,7 @@ async def _read_back(link: Link, queue: MessageQueue, findings: Findings) -> set
         error.retriable = True
         raise error
     # Only the master has everything that was acknowledged.
-    end = await link.client.calls.max_offset(address, wire)
+    end = await _shown(link, address, queue, wire)
     step = _FIRST_STEP
     while end > 0:
         start = max(0, end - step)
@@ -111,6 +112,26 @@ async def _read_back(link: Link, queue: MessageQueue, findings: Findings) -> set
         end = start
         step = min(2 * step, _LONGEST_STEP)
     return findings.keys
+
+
+async def _shown(link: Link, address: str, queue: MessageQueue, wire: MessageQueue) -> int:
+    """The end of a queue, once everything that is stored now can be read.
+
+    A group that fails over hides messages until its slaves have them, and they may be ours. A master that is being
+    replaced, or has lost its controllers, shows them later or never: then ServiceNotAvailable.
+    """
+    calls = link.client.calls
+    stored = await calls.max_offset(address, wire, hidden=True)
+    end = await calls.max_offset(address, wire)
+    for pause in _PAUSES:
+        if end >= stored:
+            return end
+        await asyncio.sleep(pause)
+        end = await calls.max_offset(address, wire)
+    if end < stored:
+        await link.client.routes.refresh(wire.topic)
+        raise ServiceNotAvailable(f"{place(queue)} has {stored - end} messages that nobody may read yet", address)
+    return end
 
 
 async def _between(

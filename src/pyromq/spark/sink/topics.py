@@ -59,7 +59,7 @@ async def find_topic(link: Link, options: SinkOptions, topic: str, patience: flo
     """The writable queues of `topic`, in order; with `createTopic` a missing topic is created.
 
     Raises RouteNotFound for a topic that no broker has or that has no writable queue; the last error
-    after `patience` seconds.
+    after `patience` seconds. Where a master has just failed, it waits as long for the next.
     """
     wire = link.namespace.wrap(topic)
     check_topic_for_send(wire)
@@ -70,6 +70,8 @@ async def find_topic(link: Link, options: SinkOptions, topic: str, patience: flo
             queues = await _queues(link, wire)
             if queues is None and options.create_topic is not None:
                 queues = await _create(link, wire, options.create_topic)
+            if queues == [] and link.client.routes.awaits_master(wire):
+                raise _no_queue(topic, retriable=True)
             break
         except PyroMQError as exc:
             if not exc.retriable or isinstance(exc, NoPermission) or time.monotonic() + pause > deadline:
@@ -82,7 +84,7 @@ async def find_topic(link: Link, options: SinkOptions, topic: str, patience: flo
             f"{topic}: no broker has this topic, says name server {options.namesrv}; createTopic=8 creates it"
         )
     if not queues:
-        raise _absent(f"{topic}: none of its queues can be written to now")
+        raise _no_queue(topic)
     return tuple(sorted(map(link.for_user, queues)))
 
 
@@ -108,3 +110,9 @@ async def _create(link: Link, wire: str, count: int) -> list[MessageQueue] | Non
 
 def _absent(text: str) -> RouteNotFound:
     return RouteNotFound(text)
+
+
+def _no_queue(topic: str, *, retriable: bool = False) -> RouteNotFound:
+    error = _absent(f"{topic}: none of its queues can be written to now")
+    error.retriable = retriable
+    return error

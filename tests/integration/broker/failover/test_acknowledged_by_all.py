@@ -54,6 +54,9 @@ async def test_a_silent_member_holds_up_answers_and_readers_until_it_leaves_the_
     assert reply.code == 12
     assert [message.body for message in await client.read()] == [b"first"]
     assert await client.max_offset() == 1
+    # Who has to know whether something was stored asks for what nobody may read yet.
+    asked = {"topic": "T", "queueId": "0", "committed": "false"}
+    assert (await client.call(RequestCode.GET_MAX_OFFSET, asked)).ext["offset"] == "2"
 
     await in_sync(broker, 1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema
+from tests.integration.broker.command_kit import until
+from tests.integration.namesrv.raw_client import identity, register_body
+from tests.interop import wire
 from tests.unit.spark.sink.sink_rows import PROPERTIES, batch_of
 
 from pyromq.client.producer.send_result import SendStatus
@@ -25,10 +29,11 @@ from pyromq.errors import (
     RouteNotFound,
     SendFailed,
     ServerError,
+    ServiceNotAvailable,
     SystemBusy,
 )
 from pyromq.protocol import properties as props
-from pyromq.protocol.codes import ResponseCode
+from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.headers import PullMessageReply
 from pyromq.protocol.message_queue import MessageQueue
 from pyromq.protocol.record import MessageRecord, encode_record
@@ -208,6 +213,33 @@ def test_a_topic_of_the_options_is_looked_for_when_a_write_is_planned(scene):
         sink_topics.check_topics(scene.options(scene.new(), onBadRow="dlq:sink-dead"), streams=True)
     queues = sink_topics.check_topics(scene.options("sink-planned", createTopic=3), streams=True)
     assert [queue.queue_id for queue in queues["sink-planned"]] == [0, 1, 2]
+
+
+def test_a_write_that_begins_between_two_masters_waits_for_the_next(scene, caplog):
+    """The name server forgets a dead master at once, and hears of the next a moment later."""
+
+    def register(connection: wire.Connection, broker_id: int, address: str) -> None:
+        group = identity("failing", broker_id, address, "DefaultCluster") | {"haServerAddr": address}
+        assert connection.ask(RequestCode.REGISTER_BROKER, register_body(1, ["sink-failing"]), **group).code == 0
+
+    def forgotten() -> bool:
+        return "0" not in wire.brokers(scene.namesrv)["failing"]
+
+    with wire.Connection(scene.namesrv) as slave, wire.Connection(scene.namesrv) as next_master:
+        with wire.Connection(scene.namesrv) as master:
+            register(master, 0, "127.0.0.1:1")
+            register(slave, 1, "127.0.0.1:2")
+        until(forgotten)
+
+        def elected() -> None:
+            until(lambda: "none of its queues can be written to now; trying again" in caplog.text)
+            register(next_master, 0, "127.0.0.1:2")
+
+        with ThreadPoolExecutor(1) as pool:
+            electing = pool.submit(elected)
+            queues = sink_topics.check_topics(scene.options("sink-failing"), streams=False)
+            electing.result()
+    assert [queue.queue_id for queue in queues["sink-failing"]] == [0, 1, 2, 3]
 
 
 def test_a_stream_is_not_asked_after_its_topic_for_every_batch(scene):
@@ -456,16 +488,23 @@ def test_the_search_ends_after_a_time_counted_from_the_newest_or_the_own():
 
 
 class Queue:
-    """A queue from `minimum` on, whose broker gives `cap` messages at a time; answers as the client's calls do."""
+    """A queue from `minimum` on, whose broker gives `cap` messages at a time; answers as the client's calls do.
 
-    def __init__(self, records: list[MessageRecord], minimum: int, cap: int) -> None:
+    Its last `hidden` messages can be read one by one, whenever somebody asks where it ends.
+    """
+
+    def __init__(self, records: list[MessageRecord], minimum: int, cap: int, hidden: int = 0) -> None:
         self._records = records
+        self.hidden = hidden
         self._minimum = minimum
         self._cap = cap
         self.pulls = 0
 
-    async def max_offset(self, address: str, queue: MessageQueue) -> int:
-        return len(self._records)
+    async def max_offset(self, address: str, queue: MessageQueue, *, hidden: bool = False) -> int:
+        if hidden:
+            return len(self._records)
+        self.hidden = max(self.hidden - 1, 0)
+        return len(self._records) - self.hidden
 
     async def pull(self, address: str, header: PullMessage) -> SimpleNamespace:
         self.pulls += 1
@@ -490,14 +529,36 @@ def test_a_queue_read_backwards_gives_all_of_the_batch_however_little_comes_at_a
         for at, prefix in enumerate(prefixes)
     ]
     queue = Queue(records, min(minimum, len(records)), cap)
+    found = looked_up(queue)
+    assert found == {
+        f"K{at}" for at, prefix in enumerate(prefixes) if prefix == "q:5:1:" and at >= min(minimum, len(records))
+    }
+
+
+@pytest.mark.parametrize("hidden", [3, 8])
+def test_what_nobody_may_read_yet_is_waited_for(hidden):
+    """A master refuses a message that it could not copy in time, or is replaced, and it is there nevertheless."""
+    records = [msgspec.structs.replace(record(f"q:5:1:{at}", 1000, f"K{at}"), queue_offset=at) for at in range(9)]
+    queue = Queue(records, 0, 32, hidden)
+    assert looked_up(queue) == {f"K{at}" for at in range(9)}
+    assert queue.hidden == 0
+
+
+def test_a_queue_that_stays_hidden_is_an_error():
+    records = [msgspec.structs.replace(record(f"q:5:1:{at}", 1000, f"K{at}"), queue_offset=at) for at in range(99)]
+    with pytest.raises(ServiceNotAvailable, match="messages that nobody may read yet"):
+        looked_up(Queue(records, 0, 32, 50), patience=0.0)
+
+
+def looked_up(queue: Queue, **more: float) -> set[str]:
+    async def refresh(topic: str) -> None:
+        pass
+
     link = SimpleNamespace(
-        client=SimpleNamespace(calls=queue),
+        client=SimpleNamespace(calls=queue, routes=SimpleNamespace(refresh=refresh)),
         namespace=SimpleNamespace(wrap=str),
         on_wire=lambda given: given,
         replica=lambda name, only_this: "here:1",
     )
     place = MessageQueue(broker_name="broker-a", queue_id=0, topic="orders")
-    found = asyncio.run(read_back(cast("Any", link), place, Identity("q", 5, 1), 600.0))
-    assert found == {
-        f"K{at}" for at, prefix in enumerate(prefixes) if prefix == "q:5:1:" and at >= min(minimum, len(records))
-    }
+    return asyncio.run(read_back(cast("Any", link), place, Identity("q", 5, 1), 600.0, **more))
