@@ -52,6 +52,7 @@ from .replication.assembly import PlainReplication
 from .replication.config import ReplicationConfig
 from .replication.follower import Masters
 from .replication.metadata import MetadataCopy
+from .replication.protection import OPEN, LineProtection
 from .replication.slave_reads import refused_by_slaves
 from .request_reply import ReplyProcessor
 from .requests import RULES
@@ -125,6 +126,7 @@ class Parts:
         ha_address: str,
         store_host: bytes,
         access: AccessControl,
+        protection: LineProtection = OPEN,
         member: Member | None = None,
         earlier: Parts | None = None,
     ) -> None:
@@ -158,6 +160,7 @@ class Parts:
                 masters=self._masters,
                 seek=self.registration.ask_for_master,
                 arrived=self._came_from_master,
+                protection=protection,
             )
             if member is None
             else GroupReplication(
@@ -169,6 +172,7 @@ class Parts:
                 clock,
                 arrived=self._arrived,
                 dispatched=self._copied,
+                protection=protection,
             )
         )
         self.replication = replication

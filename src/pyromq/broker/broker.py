@@ -23,6 +23,8 @@ from .config import BrokerConfig, BrokerServerConfig, LiveConfig, cautions, chec
 from .failover.config import FailoverConfig
 from .failover.member import Member
 from .ports import Ports
+from .replication.config import ReplicationConfig
+from .replication.protection import LineProtection
 from .send import message_limit
 
 if TYPE_CHECKING:
@@ -131,6 +133,9 @@ class Broker(Service):
                 )
                 self._ports = await life.enter_async_context(ports)
                 self._access.guard_changed = self._guard_changed
+                protection = LineProtection(lambda: self._live.settings[ReplicationConfig], tls, ports.certificates)
+                may_lead = settings[FailoverConfig].enabled or not config.is_slave
+                await asyncio.to_thread(protection.load, may_lead=may_lead)
 
                 def assembled(member: Member | None) -> Parts:
                     return Parts(
@@ -143,6 +148,7 @@ class Broker(Service):
                         ha_address=join_address(config.broker_ip2, ports.ha_port),
                         store_host=encode_host(ip, ports.port),
                         access=self._access,
+                        protection=protection,
                         member=member,
                         earlier=self._parts,
                     )

@@ -6,13 +6,15 @@ A new context is made when a file changes, for connections to come; open connect
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import logging
 import socket
 import ssl
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.errors import ConfigError
 
@@ -32,6 +34,13 @@ _AGAIN = timedelta(days=1)  # until they are announced once more
 _Stamps = tuple[tuple[int, int, int] | None, ...]
 
 
+class Shown(NamedTuple):
+    """A server's context, and the fingerprint of its certificate: SHA-256, as the peer computes it."""
+
+    context: ssl.SSLContext | None = None
+    fingerprint: bytes = b""
+
+
 class FollowedFiles:
     """A TLS context made from files. `load` and `renew` read files: call them off the event loop, one at a time."""
 
@@ -44,19 +53,25 @@ class FollowedFiles:
         self._stamps: _Stamps = ()
         self._unusable: _Stamps | None = None
         self._announced: datetime | None = None
-        self.context: ssl.SSLContext | None = None
-        # SHA-256 of the certificate that is shown, as the peer sees it.
-        self.fingerprint = b""
+        self.current = Shown()
         self.expires: datetime | None = None
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        return self.current.context
 
     def load(self) -> None:
         """Read the files now. ConfigError if they cannot be used; what was there before stays."""
         # Before they are read: what changes meanwhile is seen at the next look.
         stamps = self._looked()
-        context = self._make()
+        context, fingerprint = self._make(), b""
         if self._cert is not None:
-            self.fingerprint, self.expires = _identity(self._cert)
-        self.context, self._stamps, self._unusable, self._announced = context, stamps, None, None
+            try:
+                fingerprint, self.expires = _identity(self._cert.read_text("latin-1"))
+            except OSError as exc:
+                raise ConfigError(f"certificate {self._cert} cannot be read: {exc.strerror}") from exc
+        self.current = Shown(context, fingerprint)
+        self._stamps, self._unusable, self._announced = stamps, None, None
         self.announce(datetime.now(UTC))
 
     def renew(self) -> None:
@@ -130,14 +145,26 @@ def expiry(certificate: bytes) -> datetime:
     return x509.load_der_x509_certificate(certificate).not_valid_after_utc
 
 
-def _identity(file: Path) -> tuple[bytes, datetime | None]:
-    """The fingerprint of the first certificate in a file, which is the one that is shown, and when it expires."""
+def throw_away(tls: TlsConfig) -> Shown:
+    """A context with a self-signed certificate. Blocking. Imports `cryptography`."""
+    from .issuing import self_signed
+
+    pem = self_signed()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "self-signed.pem")  # the ssl module reads certificates only from files
+        file.write_bytes(pem)
+        context = server_context(dataclasses.replace(tls, server_cert=str(file), server_key=""))
+    return Shown(context, _identity(pem.decode())[0])
+
+
+def _identity(pem: str) -> tuple[bytes, datetime | None]:
+    """The fingerprint of the first certificate, which is the one that is shown, and when it expires."""
+    _, _, rest = pem.partition(ssl.PEM_HEADER)
+    body, footer, _ = rest.partition(ssl.PEM_FOOTER)
     try:
-        _, _, rest = file.read_text("latin-1").partition(ssl.PEM_HEADER)
-        body, footer, _ = rest.partition(ssl.PEM_FOOTER)
         der = ssl.PEM_cert_to_DER_cert(ssl.PEM_HEADER + body + footer)
         return hashlib.sha256(der).digest(), expiry(der)
-    except (OSError, ValueError):  # OpenSSL has just read it, so it was replaced meanwhile, or is of a rarer form
+    except ValueError:  # OpenSSL can read it, so it is of a rarer form
         return b"", None
 
 

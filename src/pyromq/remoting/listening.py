@@ -124,3 +124,27 @@ def _refused(address: tuple[str, int], exc: Exception) -> ConfigError:
         return ConfigError(f"port {address[1]} is taken; cannot listen on {where}")
     reason = exc.strerror if isinstance(exc, OSError) else None
     return ConfigError(f"cannot listen on {where}: {reason or exc}")
+
+
+async def first_byte(sock: socket.socket) -> int:
+    """Peek at the first byte of `sock`. ConnectionError if the peer left without sending any."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            data = sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            readable: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(sock, _wake, readable)
+            try:
+                await readable
+            finally:
+                loop.remove_reader(sock)
+            continue
+        if not data:
+            raise ConnectionAbortedError("closed by the peer without a byte")
+        return data[0]
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

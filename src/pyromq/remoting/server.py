@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 from typing import TYPE_CHECKING, Self
 
 from pyromq.errors import PyroMQError
@@ -15,11 +14,12 @@ from .admissions import Admissions
 from .certificates import FollowedFiles, server_files
 from .connection import Connection
 from .endpoint import ConnectionListener, Endpoint, Hook, Processor
-from .listening import ListeningSocket
+from .listening import ListeningSocket, first_byte
 from .tls import HANDSHAKE, TlsConfig, TlsMode, server_context
 from .unfinished_frames import UnfinishedFrames
 
 if TYPE_CHECKING:
+    import socket
     import ssl
     from collections.abc import Callable, Mapping, Sequence
 
@@ -187,7 +187,7 @@ class RemotingServer:
         if self._tls.mode is TlsMode.DISABLED:
             return None
         async with asyncio.timeout(self._config.max_idle_seconds):
-            first = await _peek(sock)
+            first = await first_byte(sock)
         if first != HANDSHAKE:
             if self._tls.mode is TlsMode.ENFORCING:
                 raise _Refused("plain text")
@@ -224,30 +224,6 @@ class RemotingServer:
 
 class _Refused(Exception):
     """The peer speaks TLS or plain text, and this server refuses it."""
-
-
-async def _peek(sock: socket.socket) -> int:
-    """Peek at the first byte of `sock`. ConnectionError if the peer left without sending any."""
-    loop = asyncio.get_running_loop()
-    while True:
-        try:
-            data = sock.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            readable: asyncio.Future[None] = loop.create_future()
-            loop.add_reader(sock, _wake, readable)
-            try:
-                await readable
-            finally:
-                loop.remove_reader(sock)
-            continue
-        if not data:
-            raise ConnectionAbortedError("closed by the peer without a byte")
-        return data[0]
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _peername(sock: socket.socket) -> str:

@@ -46,12 +46,12 @@ def test_new_files_make_a_new_context(tmp_path: Path, tls: TlsConfig, authority:
     caplog.set_level(logging.INFO)
     files = server_files(tls)
     files.load()
-    context, shown = files.context, files.fingerprint
+    context, shown = files.context, files.current.fingerprint
     assert shown == fingerprint(tmp_path / "server.pem")
     authority.issue(tmp_path, "server", days=90, server=True)
     files.renew()
     assert files.context is not context
-    assert files.fingerprint == fingerprint(tmp_path / "server.pem") != shown
+    assert files.current.fingerprint == fingerprint(tmp_path / "server.pem") != shown
     assert "the server's certificate changed and was read again" in caplog.text
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..config import LiveConfig
     from ..durability import Copies, Permit
     from ..registration import Registration
+    from ..replication.protection import LineProtection
     from .member import Member
 
 
@@ -50,6 +51,7 @@ class GroupReplication:
         *,
         arrived: Callable[[ConsumeQueue], None],
         dispatched: Callable[[ConsumeQueue], None],
+        protection: LineProtection,
     ) -> None:
         def config() -> FailoverConfig:
             return live.settings[FailoverConfig]
@@ -82,7 +84,7 @@ class GroupReplication:
             self.copies, self.permit = keeper, lease
             lease.renewed = keeper.advance
             member.in_sync_changed = keeper.take
-            self._leading = Leading(store, member.epochs, keeper, replication)
+            self._leading = Leading(store, member.epochs, keeper, replication, protection)
         elif role is not None:
             self._following = Following(
                 store,
@@ -94,6 +96,7 @@ class GroupReplication:
                 arrived=arrived,
                 dispatched=dispatched,
                 paused=member.paused,
+                protection=protection,
             )
         master = Master(store.log, Slaves(), replication) if self._leading is None else self._leading.master
         self._status = ReplicationStatus(live, store, master, self._following, clock)

@@ -16,6 +16,7 @@ from pyromq.protocol.auto_switch import REPORT, TRANSFER, Greeting, Hello, Maste
 from pyromq.remoting import split_address
 
 from ..replication.copying import READ, Copying
+from ..replication.protection import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
     from ..replication.config import ReplicationConfig
+    from ..replication.protection import LineProtection
     from .config import FailoverConfig
 
     T = TypeVar("T")
@@ -79,7 +81,9 @@ class Following:
         arrived: Callable[[ConsumeQueue], None],
         dispatched: Callable[[ConsumeQueue], None] = lambda queue: None,
         paused: Paused,
+        protection: LineProtection = OPEN,
     ) -> None:
+        self._protection = protection
         self._store = store
         self._epochs = epochs
         self._master = master
@@ -133,15 +137,14 @@ class Following:
             torn = await self._paused(self._store.cut_torn_record)
             logger.info("%d bytes of a message that did not come whole are cut off; it will come again", torn)
         self._confirmed = 0  # until this master says so
-        loop = asyncio.get_running_loop()
         host, port = split_address(address)
         try:
             async with asyncio.timeout(_CONNECT):
-                transport, feed = await loop.create_connection(lambda: _Feed(self), host, port)
+                transport, feed = await self._protection.connect(lambda: _Feed(self), host, port)
         except TimeoutError:
             raise RemoteProtocolError(f"does not answer within {_CONNECT:g} s") from None
         try:
-            greeting = await feed.greeted(_GREETING)
+            greeting = await feed.greeted(_GREETING, is_protected=bool(self._protection.described()))
             await self._join(address, greeting)
             await feed.copying.settled()
             self.following, self.since, self.problem = address, time.monotonic(), None
@@ -265,7 +268,7 @@ class _Feed(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._read_at = self._wrote_at = self._data_at = time.monotonic()
         self._greeting: asyncio.Future[Greeting] = loop.create_future()
-        self._is_following = False
+        self._is_following = self._is_gone = False
         self._master_end = 0
         # What came before the table of epochs was saved.
         self._held: list[Greeting | Piece] = []
@@ -279,13 +282,19 @@ class _Feed(asyncio.BufferedProtocol):
         self._transport = transport  # type: ignore[assignment]  # a stream's transport
         self._write(self._following.hello.encode())
 
-    async def greeted(self, timeout: float) -> Greeting:
-        """What the master says in the handshake."""
+    async def greeted(self, timeout: float, *, is_protected: bool) -> Greeting:
+        """What the master says in the handshake. One that wants more of a slave than this one gives just hangs up."""
         either: list[asyncio.Future[Any]] = [self._greeting, self._ended]
         await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if self._greeting.done():
             return self._greeting.result()
-        raise self._ended.result() if self._ended.done() else RemoteProtocolError(f"no handshake within {timeout:g} s")
+        if not self._ended.done():
+            raise RemoteProtocolError(f"no handshake within {timeout:g} s")
+        if self._is_gone and not is_protected:
+            raise RemoteProtocolError(
+                f"{self._ended.result()}, without a handshake; does it want haSecret, or haTlsEnable?"
+            )
+        raise self._ended.result()
 
     def begin(self, master_end: int) -> None:
         """The logs do not differ any more: ask for what follows, at once."""
@@ -416,6 +425,7 @@ class _Feed(asyncio.BufferedProtocol):
             await asyncio.wait([self._saving])
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_gone = True
         self._end(exc or HungUp("the master closed the connection"))
 
     def _end(self, exc: Exception) -> None:

@@ -14,6 +14,7 @@ from pyromq.errors import RemoteProtocolError, StoreError
 from pyromq.protocol.auto_switch import MAX_FRAME_DATA, Epoch, FrameHead, Greeting, Hello, SlaveReader, show
 
 from ..replication.master import Master
+from ..replication.protection import OPEN
 from ..replication.wire import CannotFollow
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyromq.store.metadata.epochs import EpochTable
 
     from ..replication.config import ReplicationConfig
+    from ..replication.protection import LineProtection
     from ..replication.slave_link import SlaveLink
     from .in_sync import InSyncKeeper
 
@@ -58,7 +60,12 @@ class Leading:
     """Sends the log of a master to the slaves of its group, and tells the in-sync set how far they are."""
 
     def __init__(
-        self, store: MessageStore, epochs: EpochTable, keeper: InSyncKeeper, config: Callable[[], ReplicationConfig]
+        self,
+        store: MessageStore,
+        epochs: EpochTable,
+        keeper: InSyncKeeper,
+        config: Callable[[], ReplicationConfig],
+        protection: LineProtection = OPEN,
     ) -> None:
         self._store = store
         self._epochs = epochs
@@ -68,7 +75,7 @@ class Leading:
         self._links: dict[int, SlaveLink] = {}  # by the slave's id
         self._told_at = 0.0
         self._telling: asyncio.TimerHandle | None = None
-        self.master = Master(store.log, self, config, self._wire)
+        self.master = Master(store.log, self, config, self._wire, protection)
         keeper.moved = self.tell
 
     async def run(self) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..config import LiveConfig
     from ..durability import Permit
     from .follower import Masters
+    from .protection import LineProtection
 
 
 _OF_CONTROLLERS = (RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.NOTIFY_BROKER_ROLE_CHANGED)
@@ -54,12 +55,13 @@ class PlainReplication:
         masters: Callable[[], Masters],
         seek: Callable[[], None],
         arrived: Callable[[ConsumeQueue], None],
+        protection: LineProtection,
     ) -> None:
         def config() -> ReplicationConfig:
             return live.settings[ReplicationConfig]
 
         slaves = Slaves()
-        self.master = Master(store.log, slaves, config)
+        self.master = Master(store.log, slaves, config, protection=protection)
         broker = live.config
         me = Identity(
             broker.cluster_name,
@@ -70,11 +72,11 @@ class PlainReplication:
             uuid.uuid4().hex,
         )
         self.follower = (
-            Follower(store, client, me, config, masters=masters, seek=seek, arrived=arrived)
+            Follower(store, client, me, config, masters=masters, seek=seek, arrived=arrived, protection=protection)
             if broker.is_slave
             else None
         )
-        self._introductions = Introductions(me, ha_address, client, self.master, self.follower)
+        self._introductions = Introductions(me, ha_address, client, self.master, self.follower, protection=protection)
         is_sync_master = live.config.broker_role is BrokerRole.SYNC_MASTER
         self.copies = SlaveCopies(slaves, config) if is_sync_master else None
         self.status = ReplicationStatus(live, store, self.master, self.follower, clock)

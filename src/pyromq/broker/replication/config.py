@@ -82,6 +82,19 @@ class ReplicationConfig:
         "A slave corrects offsets beyond its own end, although it may merely lag.",
         hot=True,
     )
+    ha_tls: bool = option(
+        "haTlsEnable",
+        False,
+        "Replicate by TLS, with the certificates of `tls.server.*` as master and `tls.client.*` as slave. Switch it on "
+        "at the slaves first: a master with a certificate takes both. RocketMQ's brokers cannot do it.",
+    )
+    ha_secret: str = option(
+        "haSecret",
+        "",
+        "Masters and slaves prove to each other that they know this secret before anything is replicated. Set the same "
+        "on all brokers of a group; leave it empty if some of them are RocketMQ's.",
+        secret=True,
+    )
     dledger: bool = option(
         "enableDLegerCommitLog", False, "Refused: this broker has no Raft log. Use enableControllerMode instead."
     )

@@ -25,6 +25,8 @@ from pyromq.remoting.addresses import format_address
 
 from .copying import READ, Copying
 from .introductions import objection
+from .proof import NotProven
+from .protection import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from .config import ReplicationConfig
     from .introductions import Identity
+    from .protection import LineProtection
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +100,9 @@ class Follower:
         masters: Callable[[], Masters],
         seek: Callable[[], None],
         arrived: Callable[[ConsumeQueue], None],
+        protection: LineProtection = OPEN,
     ) -> None:
+        self._protection = protection
         self._store = store
         self._client = client
         self._me = me
@@ -209,7 +214,8 @@ class Follower:
     async def _introduce(self, address: str, line: str | None) -> ExchangeHAInfoReply | None:
         """Tell a master who this is. None if it does not answer. Refused if either of the two objects."""
         try:
-            reply = await self._client.invoke(address, self._me.says(ha_address=line, log_end=self.end), _ASK)
+            request = self._me.says(ha_address=line, log_end=self.end, protection=self._protection.described())
+            reply = await self._client.invoke(address, request, _ASK)
         except PyroMQError:
             return None
         found = reply.header(ExchangeHAInfoReply) if reply.code == ResponseCode.SUCCESS else ExchangeHAInfoReply()
@@ -281,10 +287,12 @@ class Follower:
     # Following
 
     async def _follow(self, ha_address: str) -> None:
-        loop = asyncio.get_running_loop()
         host, port = split_address(ha_address)
-        async with asyncio.timeout(_ASK):
-            transport, feed = await loop.create_connection(lambda: Feed(self), host, port)
+        try:
+            async with asyncio.timeout(_ASK):
+                transport, feed = await self._protection.connect(lambda: Feed(self), host, port)
+        except NotProven as exc:
+            raise Refused(f"master {ha_address}: {exc}") from exc
         try:
             self._line = format_address(transport.get_extra_info("sockname"))
             # While connected: a master that is restarted after this has lost the connection, too. And always: until
@@ -365,6 +373,7 @@ class Feed(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream's transport
         self._descriptor = transport.get_extra_info("socket").fileno()
+        self._is_encrypted = transport.get_extra_info("ssl_object") is not None
 
     def begin(self) -> None:
         """Ask for the log, from where this one ends."""
@@ -392,7 +401,7 @@ class Feed(asyncio.BufferedProtocol):
         self._wrote_at = time.monotonic()
         self._follower.wrote_at = self._wrote_at
         report = REPORT.pack(self.copying.safe_end)
-        if not self._transport.get_write_buffer_size():
+        if not (self._is_encrypted or self._transport.get_write_buffer_size()):
             with contextlib.suppress(OSError):
                 report = report[os.write(self._descriptor, report) :]
         if report:

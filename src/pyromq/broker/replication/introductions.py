@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from .follower import Follower
     from .master import Master
+    from .protection import LineProtection
 
 _GOODBYE = 1.0
 _LONGEST = 1000  # characters of what a peer says that go into logs
@@ -44,6 +45,7 @@ class Identity(NamedTuple):
         log_end: int | None = None,
         problem: str | None = None,
         leaving: bool | None = None,
+        protection: str | None = None,
     ) -> Command:
         """906, about the connection that has `ha_address` at this end."""
         # Without a masterHaAddress: RocketMQ's brokers would take it for that of their own master.
@@ -58,6 +60,7 @@ class Identity(NamedTuple):
             log_end=log_end,
             problem=None if problem is None else problem[:_LONGEST],
             leaving=leaving,
+            ha_protection=protection,
         )
         return Command.request(RequestCode.EXCHANGE_BROKER_HA_INFO, header)
 
@@ -80,8 +83,16 @@ class Introductions:
     """Answers 906, and says goodbye. `ha_address` is where slaves find this broker, if it is a master."""
 
     def __init__(
-        self, me: Identity, ha_address: str, client: RemotingClient, master: Master, follower: Follower | None
+        self,
+        me: Identity,
+        ha_address: str,
+        client: RemotingClient,
+        master: Master,
+        follower: Follower | None,
+        *,
+        protection: LineProtection,
     ) -> None:
+        self._protection = protection
         self._me = me
         self._ha_address = ha_address
         self._client = client
@@ -121,6 +132,7 @@ class Introductions:
         else:
             me = self._me
             wrong = objection(slave, me.cluster, me.broker, me.file_size)
+            wrong = wrong or self._protection.objection(header.ha_protection)
             if wrong is None and header.log_end is not None:
                 wrong = self._master.misplaced(header.log_end)
             return self._master.introduced(slave, None if at is None else _checked(at), wrong)

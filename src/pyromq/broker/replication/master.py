@@ -9,21 +9,28 @@ import asyncio
 import contextlib
 import logging
 import re
-import socket
 import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyromq.remoting.addresses import format_address
+
+from .lines import PlainLine
+from .proof import NotProven
+from .protection import OPEN
 from .slave_link import SlaveLink
 from .wire import PlainWire, misplaced
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from pyromq.store.commit_log import CommitLog
 
     from .config import ReplicationConfig
     from .introductions import Identity
+    from .lines import Line
+    from .protection import LineProtection
     from .wire import Audience, Wire
 
 logger = logging.getLogger(__name__)
@@ -33,6 +40,7 @@ _REFUSALS_KEPT = 16
 _REFUSAL_COUNTS = 60.0  # seconds; the same again within that time is no news
 _NUMBER = re.compile(r"\d+")
 _EXPECTED = 64
+_ADMISSIONS = 256  # connections that have yet to prove something
 _EXPECTED_FOR = 10.0  # seconds in which a slave that has introduced itself has to connect
 
 
@@ -60,6 +68,7 @@ class Master:
         slaves: Audience,
         config: Callable[[], ReplicationConfig],
         wire: Callable[[SlaveLink], Wire] | None = None,
+        protection: LineProtection = OPEN,
     ) -> None:
         self._log = log
         self.wire = wire or (lambda link: PlainWire(log))
@@ -71,15 +80,44 @@ class Master:
         self._expected: dict[str, tuple[Identity, float]] = {}
         self._changed = asyncio.Event()  # a slave has more, or is gone
         self._is_stopping = False
+        self._protection = protection
+        self._admissions: set[asyncio.Task[None]] = set()
 
     def accepted(self, sock: socket.socket) -> None:
         """A connection to the port of replication."""
+        if self._protection.is_open:
+            with contextlib.suppress(OSError):  # it is gone already
+                self._welcome(PlainLine(sock))
+                return
+            sock.close()
+        elif len(self._admissions) >= _ADMISSIONS or self._is_stopping:
+            sock.close()
+        else:
+            task = asyncio.create_task(self._admit(sock), name="admit a slave")
+            self._admissions.add(task)
+            task.add_done_callback(self._admissions.discard)
+
+    async def _admit(self, sock: socket.socket) -> None:
+        """Look who it is, first."""
         try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link = SlaveLink(sock, self._log, self._config().transfer_batch, self)
+            peer = format_address(sock.getpeername()[:2])
         except OSError:
-            sock.close()  # it is gone already
+            sock.close()
             return
+        try:
+            line = await self._protection.admit(sock, self._config().silence / 1000)
+        except NotProven as exc:
+            self._note(Refusal(peer, None, str(exc), False, time.monotonic()))
+        except (OSError, TimeoutError) as exc:
+            logger.info("%s is gone before it was admitted: %s", peer, str(exc) or type(exc).__name__)
+        else:
+            try:
+                self._welcome(line)
+            except OSError:
+                line.close()
+
+    def _welcome(self, line: Line) -> None:
+        link = SlaveLink(line, self._log, self._config().transfer_batch, self)
         self.links.add(link)
         self._slaves.joined(link, host_of(link.peer))
         logger.info("%s connected for replication", link.peer)
@@ -217,6 +255,8 @@ class Master:
 
     def close(self, reason: str = "the broker stops") -> None:
         self._is_stopping = True
+        for task in tuple(self._admissions):
+            task.cancel()
         for link in tuple(self.links):
             link.close(reason)
 

@@ -1,7 +1,8 @@
 """The line from a master to one slave: what it reports, and what it is sent (docs/spec/ha.md 2.1).
 
 What lies in files goes from the page cache to the socket by `sendfile`, the few newest records from the mapped file; no
-byte of a message is copied by Python. A slave that does not read costs its own connection and nothing else.
+byte of a message is copied by Python, except with TLS. A slave that does not read costs its own connection and nothing
+else.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import contextlib
 import logging
 import math
 import os
-import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyromq.store.segment import Segment
 
     from .introductions import Identity
+    from .lines import Line
     from .master import Master
 
 logger = logging.getLogger(__name__)
@@ -42,13 +43,13 @@ _PAUSE = 0.05  # seconds between two portions, under flow control
 class SlaveLink:
     """One connection of a slave."""
 
-    def __init__(self, sock: socket.socket, log: CommitLog, batch: int, master: Master) -> None:
-        self._sock = sock
+    def __init__(self, line: Line, log: CommitLog, batch: int, master: Master) -> None:
+        self._line = line
         self._log = log
         self._batch = min(batch, MAX_FRAME_DATA)
         self._master = master
         self._loop = asyncio.get_running_loop()
-        self.peer = format_address(sock.getpeername()[:2])
+        self.peer = format_address(line.peer())
         # Who it is, if it said so, and whether it said that it will go.
         self.slave: Identity | None = None
         self.is_leaving = False
@@ -68,33 +69,44 @@ class SlaveLink:
         self.since = self.read_at = self._wrote_at = time.monotonic()
         self._is_quick = False
         self._is_open = True
-        self._loop.add_reader(sock, self._readable)
+        self._loop.add_reader(line.fileno(), self._readable)
+        if line.has_more():
+            self._loop.call_soon(self._readable)
 
     # What the slave says
 
     def _readable(self) -> None:
+        """Read all there is: what TLS has decrypted already does not make the socket readable again."""
+        while self._read() and self._line.has_more():
+            pass
+
+    def _read(self) -> bool:
+        """Whether the line is still there."""
+        if not self._is_open:
+            return False
         try:
-            data = self._sock.recv(_READ)
+            data = self._line.recv(_READ)
         except (BlockingIOError, InterruptedError):
-            return
+            return True
         except OSError as exc:
             self.close(exc.strerror or str(exc))
-            return
+            return False
         if not data:
             self.close("closed by the slave")
-            return
+            return False
         self.read_at = time.monotonic()
         self._is_quick = self.read_at - self._wrote_at < _QUICK
         try:
             answer, report = self._wire.read(data)
         except RemoteProtocolError as exc:
             self.refuse(str(exc))
-            return
+            return False
         if answer:
             self._head += answer
             self._send()
         if report is not None:
             self._reported(report)
+        return self._is_open
 
     def _reported(self, end: int) -> None:
         log_end = int(self._log.end)
@@ -183,12 +195,12 @@ class SlaveLink:
         """Send head and data together, as far as they go; gives the bytes of data. For few, `sendfile` costs more."""
         head, size = self._head, self._left
         if not size:
-            self._head = head[self._sock.send(head) :]
+            self._head = head[self._line.send(head) :]
             return 0
         assert self.position is not None
         segment = self._segment(self.position)
         at = self.position - segment.start
-        sent = self._sock.sendmsg((head, segment.view[at : at + size]))
+        sent = self._line.send_both(head, segment.view[at : at + size])
         self._head = head[sent:]
         sent = max(sent - len(head), 0)
         self.position += sent
@@ -197,12 +209,12 @@ class SlaveLink:
 
     def _send_much(self, most: int) -> int:
         if self._head:
-            self._head = self._head[self._sock.send(self._head, socket.MSG_MORE) :]
+            self._head = self._head[self._line.send(self._head, more=True) :]
             return 0
         assert self.position is not None
         start = self.position - self.position % self._log.file_size
         count = min(self._left, most)
-        sent = os.sendfile(self._sock.fileno(), self._descriptor(start), self.position - start, count)
+        sent = self._line.send_file(self._descriptor(start), self.position - start, count)
         self.position += sent
         self._left -= sent
         return sent
@@ -222,12 +234,12 @@ class SlaveLink:
     def _block(self) -> None:
         if not self._is_blocked:
             self._is_blocked = True
-            self._loop.add_writer(self._sock, self._send)
+            self._loop.add_writer(self._line.fileno(), self._send)
 
     def _unblock(self) -> None:
         if self._is_blocked:
             self._is_blocked = False
-            self._loop.remove_writer(self._sock)
+            self._loop.remove_writer(self._line.fileno())
 
     # Its end
 
@@ -251,13 +263,13 @@ class SlaveLink:
         if not self._is_open:
             return
         self._is_open = False
-        self._loop.remove_reader(self._sock)
+        self._loop.remove_reader(self._line.fileno())
         self._unblock()
         if self._going_on is not None:
             self._going_on.cancel()
         self._close_file()
         with contextlib.suppress(OSError):
-            self._sock.close()
+            self._line.close()
         self._master.closed(self, reason, is_refusal=is_refusal)
 
     def _close_file(self) -> None:

@@ -64,8 +64,13 @@ class PlainWire:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._reports = ReportReader()
+        self._has_begun = False
 
     def read(self, data: bytes) -> tuple[bytes, int | None]:
+        if not self._has_begun and data[:1] != b"\0":
+            # No log is as long as that, but the rest of the text might pass for a report.
+            raise RemoteProtocolError(f"it does not speak the protocol of replication, but sends {data[:8]!r}")
+        self._has_begun = True
         end = self._reports.feed(data)
         if end is not None and not 0 <= end < _NO_SUCH_LOG:
             raise RemoteProtocolError(f"it does not speak the protocol of replication, but sends {REPORT.pack(end)!r}")

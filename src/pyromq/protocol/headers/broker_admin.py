@@ -153,6 +153,7 @@ class ExchangeHAInfo(Header):
     log_end: I64 | None = None
     problem: str | None = None
     leaving: bool | None = None
+    ha_protection: str | None = None
 
 
 class ExchangeHAInfoReply(Header):

@@ -15,6 +15,7 @@ from pyromq.broker.failover.in_sync import InSync, InSyncKeeper
 from pyromq.broker.failover.leading import Leading, begin_epoch
 from pyromq.broker.failover.role import InSyncSet
 from pyromq.broker.replication.config import ReplicationConfig
+from pyromq.broker.replication.protection import OPEN
 from pyromq.errors import broker_error
 from pyromq.protocol.codes import ResponseCode
 from pyromq.remoting import format_address, split_address
@@ -85,6 +86,7 @@ class Replica:
         self.log_file, self.flush = log_file, flush
         self.config = FailoverConfig(**config)
         self.replication = ReplicationConfig(transfer_batch=1000)
+        self.protection = OPEN
         self.master: str | None = None
         self.has_lease = True
         self.seen: list[str] = []
@@ -124,7 +126,7 @@ class Replica:
             config=lambda: self.config,
             replication=lambda: self.replication,
         )
-        self.leading = Leading(self.store, self.epochs, self.keeper, lambda: self.replication)
+        self.leading = Leading(self.store, self.epochs, self.keeper, lambda: self.replication, self.protection)
         self._listen()
         self._start(self.keeper.run(), self.leading.run())
 
@@ -141,6 +143,7 @@ class Replica:
             replication=lambda: self.replication,
             arrived=lambda queue: self.seen.append(queue.topic),
             paused=self.paused,
+            protection=self.protection,
         )
         self._start(self.following.run())
 
