@@ -29,8 +29,8 @@ ON = (
 class Someone(Peer):
     """Signs what is asked, as a user; without a name nothing is signed."""
 
-    def __init__(self, name=None, secret=SECRET):
-        super().__init__(hooks=() if name is None else (SigningHook(name, secret),))
+    def __init__(self, name=None, secret=SECRET, hook=SigningHook):
+        super().__init__(hooks=() if name is None else (hook(name, secret),))
 
     async def create_user(self, at, name, secret=SECRET, kind=None, status=None):
         body = UserInfo(username=name, password=secret, user_type=kind, user_status=status)
@@ -315,3 +315,25 @@ async def test_slaves_have_the_users_of_their_master(tmp_path):
             await root.delete_user(master.address, "alice")
             await eventually(same)
             assert await root.user(slave.address, "alice") is None
+
+
+class Forger(SigningHook):
+    """Signs nothing but one kind of request; the others carry its name and a wrong signature."""
+
+    def before_request(self, peer, request):
+        super().before_request(peer, request)
+        if request.code != Code.AUTH_LIST_USER:
+            request.ext["Signature"] = "forged"
+
+
+async def test_a_stateful_strategy_asks_each_connection_once(tmp_path):
+    strategy = "authenticationStrategy=org.apache.rocketmq.auth.authentication.strategy.StatefulAuthenticationStrategy"
+    async with new_broker(tmp_path, *ON, strategy) as broker, cast("root") as [root]:
+        at = broker.address
+        async with Someone("root", hook=Forger) as one, Someone("root", hook=Forger) as other:
+            assert await refused(one.send(at)) == "check signature failed."
+            await one.users(at)
+            await one.send(at)
+            assert await refused(other.send(at)) == "check signature failed."
+            await root.create_user(at, "alice")  # a change: everybody has to prove again who they are
+            assert await refused(one.send(at)) == "check signature failed."
