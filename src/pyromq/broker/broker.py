@@ -73,6 +73,11 @@ class Broker(Service):
         return self._live.config
 
     @property
+    def settings(self) -> Settings:
+        """All current settings."""
+        return self._live.settings
+
+    @property
     def port(self) -> int:
         """The port for clients, even if the system chose it."""
         assert self._ports is not None, "the broker is not running"

@@ -25,6 +25,7 @@ from pyromq.errors import (
     QueryNotFound,
     RequestCodeNotSupported,
     RouteNotFound,
+    SendFailed,
     SubscriptionGroupNotExist,
     TopicNotFound,
 )
@@ -75,6 +76,8 @@ def exit_code(error: BaseException) -> Exit:
         return Exit.USAGE
     if isinstance(error, _NOT_FOUND):
         return Exit.NOT_FOUND
+    if isinstance(error, SendFailed) and {exit_code(each) for _, each in error.attempts} == {Exit.NOT_AUTHORISED}:
+        return Exit.NOT_AUTHORISED
     if isinstance(error, NoPermission) or (
         isinstance(error, BrokerError) and any(word in error.remark for word in _ACL_WORDS)
     ):

@@ -7,7 +7,10 @@ says why; the one that cannot be used at the start ends it.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
+import os
 import stat
 import threading
 import time
@@ -226,7 +229,7 @@ class AccountFiles:
 
     def _change(self, path: Path, change: Callable[[dict[str, Any]], None]) -> None:
         """Change a file as it is now; it is on disk, and in effect, when this returns."""
-        with self._turn:
+        with self._turn, _alone_in(path.parent):
             before = _text(path) if path.exists() else ""
             old = files.parse(before, str(path))
             root = plain(read(before, str(path))) or {}
@@ -250,6 +253,18 @@ class AccountFiles:
             status = path.stat()
             self._stamps = self._stamps | {path: (status.st_mtime_ns, status.st_size, status.st_ino)}
             self._merge()
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Several servers of a machine may share their files; no change of one gets lost in that of another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _list(root: dict[str, Any], key: str) -> list[dict[str, Any]]:

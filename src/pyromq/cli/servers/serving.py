@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pyromq.auth.assembly import is_guarded
 from pyromq.errors import ConfigError
 from pyromq.remoting.addresses import is_loopback, split_address
 
@@ -61,11 +62,12 @@ def failure(name: str, error: PyroMQError, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-def where(address: str) -> str:
+def where(address: str, settings: Settings) -> str:
     """The line after the ready line: where the server listens, and whom it lets in."""
     host = split_address(address)[0]
     reach = "this machine only" if is_loopback(host) else "anyone who can reach this machine"
-    return f"Listening on {address}, open to {reach}; nothing is authenticated."
+    whom = "requests are checked by account" if is_guarded(settings) else "nothing is authenticated"
+    return f"Listening on {address}, open to {reach}; {whom}."
 
 
 def log_notices(settings: Settings, second: Settings | None = None) -> None:

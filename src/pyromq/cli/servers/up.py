@@ -174,6 +174,11 @@ class Plan:
         """The host that clients connect to."""
         return self.advertise or reached_by(self.listen)
 
+    @property
+    def _accounts(self) -> dict[str, str]:
+        """All servers have the same accounts, if any."""
+        return {"rocketmq.acl.plain.file": str((self.data / "conf" / "plain_acl.yml").absolute())}
+
     def name_server(self) -> Settings:
         folder = self.data / "namesrv"
         settings = namesrv.load_settings(environ=_environ(), arguments=_known_to(NAMESRV_CONFIGS, self.arguments))
@@ -182,6 +187,7 @@ class Plan:
             "bindAddress": self.listen,
             "kvConfigPath": str(folder / "kvConfig.json"),
             "configStorePath": str(folder / "namesrv.properties"),
+            **self._accounts,
         }
         return _with(settings, own | _TLS)
 
@@ -204,6 +210,7 @@ class Plan:
             "controllerDLegerPeers": f"n0-{join_address(self.host, self._controller_port)}",
             "controllerStorePath": str(folder),
             "configStorePath": str(file),
+            **self._accounts,
         }
         return _with(settings, own | _TLS)
 
@@ -240,6 +247,7 @@ class Plan:
             "brokerConfigPath": str(file),
             "brokerIP1": self.host,
             "brokerIP2": self.host,
+            **self._accounts,
         }
         if slave:
             master = self.broker(number, namesrv_port, first_port)[BrokerConfig]
@@ -408,10 +416,11 @@ def _ready(plan: Plan, namesrv_port: int, first: broker.Broker) -> str:
     if plan.replicas:
         each = " each" if plan.brokers > 1 else ""
         brokers += f" with {plan.replicas} slave{'s' if plan.replicas > 1 else ''}{each}"
+    hint = " --listen 0.0.0.0 lets others in." if only_here else ""
     return "\n".join(
         [
             f"PyroMQ {__version__} is ready: name server {name_server}, broker {brokers}, data in {plan.data}",
-            serving.where(first.listens_on) + (" --listen 0.0.0.0 lets others in." if only_here else ""),
+            serving.where(first.listens_on, first.settings) + hint,
             *_try(name_server),
         ]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import threading
 
 import pytest
 
@@ -215,6 +216,24 @@ def test_a_change_that_cannot_be_saved_is_none(files, main, monkeypatch):
     with pytest.raises(NotSaved, match="No space left on device"):
         files.set_account(AccountChange(access_key="orders-2", secret_key=SECRET))
     assert sorted(files.rules.accounts) == ["orders-1"]
+
+
+def test_changes_of_several_servers_with_the_same_file_are_all_kept(files, main):
+    others = [AccountFiles(main) for _ in range(4)]
+    for each in others:
+        each.load()
+
+    def work(number):
+        for turn in range(5):
+            others[number].set_account(AccountChange(access_key=f"account-{number}-{turn}", secret_key=SECRET))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(looked(files)) == 21
+    assert files.rules.versions[main].counter == 20
 
 
 def test_a_change_by_hand_and_one_by_request_go_together(files, main):
