@@ -21,7 +21,8 @@ Range = tuple[int, int]
 
 EVERYWHERE = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
 
-_OUTSIDE_BRACES = re.compile(r",(?![^{]*})")
+# Up to a comma outside of braces; each character is looked at once. A brace that is not closed takes the rest.
+_PATTERN = re.compile(r"(?:[^,{]|\{[^}]*(?:\}|$))+")
 _DECIMAL = re.compile(r"[0-9]{1,3}")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,4}")
 # Hosts whose answer is remembered, of each list; more only take longer.
@@ -71,7 +72,7 @@ class Addresses:
 
 def split_patterns(text: str) -> list[str]:
     """The patterns of a list; commas in braces belong to their pattern."""
-    return [part for each in _OUTSIDE_BRACES.split(text) if (part := each.strip())]
+    return [part for each in _PATTERN.findall(text) if (part := each.strip())]
 
 
 def host_of(peer: str) -> str:

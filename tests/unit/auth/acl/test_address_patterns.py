@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 
 import pytest
 from hypothesis import given
@@ -106,6 +107,13 @@ def test_any_text_is_a_pattern_or_refused(text):
 @given(st.text(max_size=40))
 def test_any_text_may_be_the_name_of_a_host(text):
     assert Addresses(["10.0.0.*"]).take(text) in (False, True)
+
+
+def test_a_long_list_takes_no_longer_than_its_length():
+    began = time.thread_time()
+    assert len(split_patterns("{" * 200_000 + "," * 200_000)) == 1
+    assert len(split_patterns("1," * 100_000 + "{")) == 100_001
+    assert time.thread_time() - began < 1
 
 
 def test_a_list_remembers_no_more_than_some_hosts():
