@@ -76,7 +76,7 @@ async def test_an_ack_counts_although_readers_do_not_see_it_yet(group):
         return any((queue := queues.find(REVIVE, number)) and queue.max_offset for number in range(8))
 
     await eventually(checkpoint_is_there)
-    slave.broker._parts.replication._following.keep = lambda piece: None
+    slave.broker._parts.replication._following.keep = lambda copying, pieces: None
     await in_sync(master, 1)
     assert await pop(client, poll=2000) == []
     assert master.broker._parts._pops._reviver.revived == 0
