@@ -139,6 +139,11 @@ def check_access(settings: Settings) -> None:
         )
 
 
+def wants_accounts(settings: Settings) -> bool:
+    """Whether access control of either generation is on."""
+    return settings[AccessConfig].acl_enable or settings[UsersConfig].authentication
+
+
 def make_authority(settings: Settings, server: Server) -> Authority | None:
     """Who decides on the requests to a server; None if nobody does. Its accounts are still to be loaded."""
     check_access(settings)

@@ -115,7 +115,7 @@ async def _run(settings: Settings, *, supervised: bool) -> None:
         line = f"The broker[{config.broker_name}, {serving_broker.address}] boot success. serializeType=JSON"
         if config.namesrv_addr:
             line += f" and name server is {config.namesrv_addr}"
-        print(f"{line}\n{serving.where(serving_broker.listens_on)}", flush=True)
+        print(f"{line}\n{serving.where(serving_broker.listens_on, settings)}", flush=True)
         systemd.ready(f"serving at {serving_broker.address}")
 
     def reload() -> None:

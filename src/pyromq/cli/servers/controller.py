@@ -109,7 +109,7 @@ async def _run(settings: Settings) -> None:
 
     def listening() -> None:
         print("The Controller Server boot success. serializeType=JSON")
-        print(serving.where(server.listens_on), flush=True)
+        print(serving.where(server.listens_on, settings), flush=True)
         systemd.ready(f"serving at {server.address}")
 
     def reload() -> None:
