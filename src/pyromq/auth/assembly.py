@@ -139,8 +139,8 @@ def check_access(settings: Settings) -> None:
         )
 
 
-def is_guarded(settings: Settings) -> bool:
-    """Whether a server with these settings wants to know who asks."""
+def wants_accounts(settings: Settings) -> bool:
+    """Whether access control of either generation is on."""
     return settings[AccessConfig].acl_enable or settings[UsersConfig].authentication
 
 

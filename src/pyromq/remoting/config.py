@@ -89,6 +89,13 @@ class ServerConfig:
         min=0,
         limit="a new connection is closed at once, and the log says why",
     )
+    max_bad_connections_per_second: int = option(
+        "maxBadConnectionsPerSecond",
+        50,
+        "Connections of one address in a second that send something other than the protocol; 0 means no limit.",
+        min=0,
+        limit="new connections from that address are closed at once for the rest of the second",
+    )
     max_requests_per_second: int = option(
         "maxRequestsPerSecond",
         0,

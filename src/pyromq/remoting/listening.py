@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # Connections accepted per turn of the event loop; then the existing ones get theirs.
-_AT_ONCE = 64
+_AT_ONCE = 16
 _RETRY = 0.1
 
 

@@ -180,7 +180,7 @@ class RemotingServer:
             if connection is None:
                 self._open.left(host)
             else:
-                connection.lost.add_done_callback(lambda _: self._open.left(host))
+                connection.lost.add_done_callback(lambda _: self._open.left(host, misbehaved=connection.misbehaved))
 
     async def _welcome(self, sock: socket.socket) -> ssl.SSLContext | None:
         """The context for a TLS connection, None for plain text. Raises if that kind is refused."""

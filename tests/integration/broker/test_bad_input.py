@@ -132,6 +132,13 @@ class Answered:
 
 
 @pytest.fixture
+async def scene(start):
+    """Takes headers of any size, so that every field of a request can be long at once."""
+    async with start("maxRequestHeaderSize=16m") as scene:
+        yield scene
+
+
+@pytest.fixture
 async def codes(scene):
     """Every code that the broker serves."""
     return sorted(int(code) for code in scene.broker._ports._processors)

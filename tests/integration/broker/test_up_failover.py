@@ -33,6 +33,8 @@ def up(home, *arguments, replicas=1):
         lines = [process.stdout.readline().rstrip("\n") for _ in range(int(ready[2]))]
         masters = [line.groups() for line in map(MASTER.fullmatch, lines) if line is not None]
         assert [slaves for _, _, slaves in masters] == [str(replicas)] * int(ready[2]), lines
+        where = process.stdout.readline()
+        assert re.match(r"Listening on 127\.0\.0\.1:\d+, open to this machine only; nothing is authenticated", where)
         yield process, ready[1], {group: int(master) for group, master, _ in masters}
 
 

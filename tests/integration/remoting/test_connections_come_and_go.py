@@ -405,7 +405,7 @@ async def test_one_connection_more_than_allowed_is_closed_at_once(start: Start, 
         await eventually(lambda: len(server.connections) == 1)
         async with await Peer.connect(server.address) as another:
             assert (await another.ask(request(ECHO))).code == 0
-    assert closings(caplog) == ["2 connections are open; refusing more"]
+    assert closings(caplog) == ["2 connections are open; refusing more (maxConnections)"]
 
 
 @pytest.mark.slow

@@ -33,6 +33,37 @@ def test_one_address_leaves_room_for_others(caplog):
     assert admissions.total == 2
 
 
+@pytest.mark.limit("maxBadConnectionsPerSecond")
+def test_who_sends_garbage_again_and_again_waits_for_the_next_second(caplog):
+    now = 100.0
+    admissions = Admissions(ServerConfig(max_bad_connections_per_second=3), lambda: now)
+    for _ in range(3):
+        assert admissions.admits("a")
+        admissions.left("a", misbehaved=True)
+    assert not admissions.admits("a")
+    assert not admissions.admits("a")
+    assert admissions.admits("b")
+    assert [record.message for record in caplog.records] == [
+        "more than 3 connections a second from a sent garbage; refusing more (maxBadConnectionsPerSecond)"
+    ]
+    now += 1
+    assert admissions.admits("a")
+    admissions.left("a", misbehaved=True)
+    now += 1
+    # Few in each second are nobody's business.
+    for _ in range(2):
+        assert admissions.admits("a")
+        admissions.left("a", misbehaved=True)
+    assert admissions.admits("a")
+
+
+def test_without_a_limit_garbage_may_come_as_often_as_it_likes():
+    admissions = Admissions(ServerConfig(max_bad_connections_per_second=0))
+    for _ in range(1000):
+        assert admissions.admits("a")
+        admissions.left("a", misbehaved=True)
+
+
 def test_without_a_limit_one_address_may_have_them_all():
     admissions = Admissions(ServerConfig(max_connections=3, max_connections_per_address=0))
     assert [admissions.admits("a") for _ in range(4)] == [True, True, True, False]

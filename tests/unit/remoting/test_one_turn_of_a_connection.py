@@ -13,6 +13,7 @@ from pyromq.remoting import Connection, Endpoint
 class NotingTransport:
     def __init__(self) -> None:
         self.writes: list[bytes] = []
+        self.is_read = True
 
     def get_extra_info(self, name: str) -> Any:
         return ("192.0.2.7", 5123)
@@ -27,6 +28,12 @@ class NotingTransport:
 
     def get_write_buffer_size(self) -> int:
         return 0
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
 
 
 def connected(endpoint: Endpoint) -> tuple[Connection, NotingTransport]:
@@ -70,3 +77,51 @@ async def test_a_connection_says_whose_it_is():
     assert (connection.peer, repr(connection)) == ("192.0.2.7:5123", "<Connection 192.0.2.7:5123>")
     connection.connection_lost(None)
     assert repr(connection) == "<Connection 192.0.2.7:5123 closed>"
+
+
+async def test_a_server_takes_some_requests_of_a_connection_and_then_lets_others_have_their_turn():
+    taken: list[int] = []
+    endpoint = Endpoint(processors={1: lambda _, asked: taken.append(asked.opaque)}, holds_requests=True)
+    connection, transport = connected(endpoint)
+    requests = [Command.request(1) for _ in range(600)]
+    for number, request in enumerate(requests):
+        request.opaque = number
+    connection.data_received(b"".join(map(encode, requests)))
+    for most in (256, 512):
+        assert taken == list(range(most))
+        assert not transport.is_read
+        await asyncio.sleep(0)
+    assert taken == list(range(600))
+    assert transport.is_read
+
+
+async def test_a_server_does_not_go_on_reading_from_whoever_says_very_much():
+    taken: list[int] = []
+    endpoint = Endpoint(processors={1: lambda _, asked: taken.append(asked.opaque)}, holds_requests=True)
+    connection, transport = connected(endpoint)
+    frame = encode(Command.request(1, body=bytes(60_000)))
+    connection.data_received(frame)
+    assert transport.is_read
+    connection.data_received(frame * 3)
+    assert len(taken) == 4
+    assert not transport.is_read
+    await asyncio.sleep(0)
+    assert transport.is_read
+
+
+async def test_a_client_takes_whatever_comes():
+    taken: list[int] = []
+    connection, transport = connected(Endpoint(processors={1: lambda _, asked: taken.append(asked.opaque)}))
+    connection.data_received(encode(Command.request(1)) * 600)
+    assert len(taken) == 600
+    assert transport.is_read
+
+
+async def test_a_connection_that_ends_between_its_turns_takes_nothing_more():
+    taken: list[int] = []
+    endpoint = Endpoint(processors={1: lambda _, asked: taken.append(asked.opaque)}, holds_requests=True)
+    connection, _ = connected(endpoint)
+    connection.data_received(encode(Command.request(1)) * 600)
+    connection.connection_lost(None)
+    await asyncio.sleep(0)
+    assert len(taken) == 256

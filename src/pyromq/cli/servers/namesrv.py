@@ -123,7 +123,7 @@ async def _run(settings: Settings, of_controller: Settings | None) -> None:
 
     def listening() -> None:
         line = f"The Name Server boot success. serializeType=JSON, address {name_server.address}"
-        print(f"{line}\n{serving.where(name_server.address, settings)}", flush=True)
+        print(f"{line}\n{serving.where(name_server.address, settings, only_changes=True)}", flush=True)
         if not settings.value("rocketmqHome"):
             logger.warning("ROCKETMQ_HOME is not set; RocketMQ's name server needs it, PyroMQ's does not")
 
@@ -138,7 +138,8 @@ async def _run(settings: Settings, of_controller: Settings | None) -> None:
         async with contextlib.AsyncExitStack() as life:
             await life.enter_async_context(name_server)
             listening()
-            if beside is not None and of_controller is not None:
+            if beside is not None:
+                assert of_controller is not None
                 await life.enter_async_context(beside)
                 print("The ControllerManager boot success. serializeType=JSON")
                 print(serving.where(beside.listens_on, of_controller), flush=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pyromq.auth.assembly import is_guarded
+from pyromq.auth.assembly import wants_accounts
 from pyromq.errors import ConfigError
 from pyromq.remoting.addresses import is_loopback, split_address
 
@@ -62,12 +62,14 @@ def failure(name: str, error: PyroMQError, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-def where(address: str, settings: Settings) -> str:
+def where(address: str, settings: Settings, *, only_changes: bool = False) -> str:
     """The line after the ready line: where the server listens, and whom it lets in."""
     host = split_address(address)[0]
     reach = "this machine only" if is_loopback(host) else "anyone who can reach this machine"
-    whom = "requests are checked by account" if is_guarded(settings) else "nothing is authenticated"
-    return f"Listening on {address}, open to {reach}; {whom}."
+    proof = "nothing is authenticated"
+    if wants_accounts(settings):
+        proof = "changes need an account" if only_changes else "requests need an account"
+    return f"Listening on {address}, open to {reach}; {proof}."
 
 
 def log_notices(settings: Settings, second: Settings | None = None) -> None:

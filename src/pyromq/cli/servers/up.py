@@ -404,26 +404,30 @@ async def _serve_brokers(plan: Plan, port: int, log: list[str], services: list[S
             # They begin after all masters: a slave hears of its master when it registers.
             fleet = Fleet(plan.slaves(port, first.port, log))
             services.append(await of_slaves.enter_async_context(fleet))
-        print(_ready(plan, port, first), flush=True)
+        print(_ready(plan, port, first, settings), flush=True)
         systemd.ready(f"serving at {first.address}")
         await serving.first_ended(services)
 
 
-def _ready(plan: Plan, namesrv_port: int, first: broker.Broker) -> str:
+def _ready(plan: Plan, namesrv_port: int, first: broker.Broker, settings: Settings) -> str:
     name_server = join_address(plan.host, namesrv_port)
-    only_here = is_loopback(split_address(first.listens_on)[0])
     brokers = first.address + (f" and {plan.brokers - 1} more" if plan.brokers > 1 else "")
     if plan.replicas:
         each = " each" if plan.brokers > 1 else ""
         brokers += f" with {plan.replicas} slave{'s' if plan.replicas > 1 else ''}{each}"
-    hint = " --listen 0.0.0.0 lets others in." if only_here else ""
     return "\n".join(
         [
             f"PyroMQ {__version__} is ready: name server {name_server}, broker {brokers}, data in {plan.data}",
-            serving.where(first.listens_on, first.settings) + hint,
+            _where(first.listens_on, settings),
             *_try(name_server),
         ]
     )
+
+
+def _where(address: str, settings: Settings, *, only_changes: bool = False) -> str:
+    only_here = is_loopback(split_address(address)[0])
+    line = serving.where(address, settings, only_changes=only_changes)
+    return line + (" --listen 0.0.0.0 lets others in." if only_here else "")
 
 
 def _groups_ready(plan: Plan, namesrv_port: int, lines: list[str]) -> str:
@@ -433,6 +437,7 @@ def _groups_ready(plan: Plan, namesrv_port: int, lines: list[str]) -> str:
         [
             f"PyroMQ {__version__} is ready: name server {name_server}, {groups}, data in {plan.data}",
             *lines,
+            _where(join_address(plan.listen, namesrv_port), plan.name_server(), only_changes=True),
             *_try(name_server, "  pyromq controller status"),
         ]
     )

@@ -1,0 +1,58 @@
+"""Those who flood, send garbage or never end their frames do not take a broker away from everybody else.
+
+`make bench ARGS=abuse` measures the same with thousands of them.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.integration.broker.abuse_kit import CROWD_SOURCE, FLOOD_SOURCE, Abuse, abused
+from tests.integration.broker.command_kit import line_with, started
+from tests.integration.broker.scene_kit import Client, send_ext
+from tests.integration.namesrv.raw_client import json_request
+from tests.ports import free_port
+
+pytestmark = pytest.mark.slow
+
+SENDS = 100
+# Far beyond what it takes on a busy machine, and far below what a flood of a few seconds would hold it up for.
+PATIENT = 1.0
+
+
+async def worst_send(client):
+    worst = 0.0
+    for _ in range(SENDS):
+        began = time.perf_counter()
+        await client.sent()
+        worst = max(worst, time.perf_counter() - began)
+    return worst
+
+
+async def test_an_honest_client_is_served_beside_a_crowd_and_a_flood(tmp_path):
+    port = free_port(2)
+    limits = ("maxRequestsPerSecond=2000", "maxConnectionsPerAddress=300")
+    flood = json_request(310, send_ext("flooded"), b"x" * 100)
+    # To files: nobody reads what it writes meanwhile.
+    options = ("--log-dir", str(tmp_path / "logs"), f"listenPort={port}", "bindAddress=127.0.0.1", *limits)
+    with started(tmp_path, "broker", *options) as process:
+        line_with(process, "boot success")
+        client = await Client.connect(port)
+        assert isinstance(client, Client)
+        try:
+            await client.sent()
+            with abused(Abuse(port, flood, half_frames=250, garbage=100, floods=4)):
+                assert await worst_send(client) < PATIENT
+                # The flood is let through as far as its limit goes, and what was refused said why.
+                before, began = await client.max_offset("flooded"), time.monotonic()
+                assert await worst_send(client) < PATIENT
+                passed = await client.max_offset("flooded") - before
+                assert 0 < passed < 2000 * (time.monotonic() - began) + 4000
+            assert (await client.call(28)).code == 0
+        finally:
+            await client.close()
+            process.kill()
+    said = "".join(path.read_text() for path in (tmp_path / "logs").iterdir())
+    assert f"300 connections from {CROWD_SOURCE} are open; refusing more (maxConnectionsPerAddress)" in said
+    assert f"more than 2000 requests a second from {FLOOD_SOURCE} (maxRequestsPerSecond)" in said
