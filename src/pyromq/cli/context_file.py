@@ -34,6 +34,10 @@ class Context:
     tls: bool = False
     timeout: float | None = None
     controller: str | None = None
+    # Paths: the certificates to trust, and the client's own with its key. Without the first, any server is trusted.
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +103,11 @@ def save(file: Path, contexts: Contexts) -> None:
 
 def _context(name: str, value: dict[str, Any]) -> Context:
     timeout = value.get("timeout")
-    texts = [value.get(key) for key in ("namesrv", "accessKey", "secretKey", "securityToken", "controller")]
+    keys = ("namesrv", "accessKey", "secretKey", "securityToken", "controller", "tlsCa", "tlsCert", "tlsKey")
+    texts = [value.get(key) for key in keys]
     if not all(text is None or isinstance(text, str) for text in texts) or not texts[0]:
         raise ValueError(f"context {name} is malformed")
-    namesrv, access_key, secret_key, security_token, controller = texts
+    namesrv, access_key, secret_key, security_token, controller, *files = texts
     return Context(
         name,
         str(namesrv),
@@ -112,6 +117,7 @@ def _context(name: str, value: dict[str, Any]) -> Context:
         bool(value.get("tls", False)),
         None if timeout is None else float(timeout),
         controller,
+        *files,
     )
 
 
@@ -124,5 +130,8 @@ def _fields(context: Context) -> dict[str, Any]:
         "tls": context.tls or None,
         "timeout": context.timeout,
         "controller": context.controller,
+        "tlsCa": context.tls_ca,
+        "tlsCert": context.tls_cert,
+        "tlsKey": context.tls_key,
     }
     return {key: value for key, value in fields.items() if value is not None}

@@ -48,7 +48,7 @@ def carry_out(
         logger.addHandler(logging.NullHandler())
     printer = Printer(asked.output, bold=_is_coloured(asked))
     try:
-        aim = target(asked.namesrv, asked.context)
+        aim = target(asked.namesrv, asked.context, access_key=asked.sign_as, tls=asked.tls)
         limit = None if timeout is None else asked.timeout or aim.timeout or timeout
         while True:
             session = Session(asked, aim, printer)

@@ -95,7 +95,7 @@ def next_step(error: BaseException) -> str:
         case Exit.UNREACHABLE:
             return "is it running? `pyromq up` starts one here; -n, --context or NAMESRV_ADDR name another"
         case Exit.NOT_AUTHORISED:
-            return "give credentials with --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
+            return "give credentials with --access-key, --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
         case _:
             return ""
 

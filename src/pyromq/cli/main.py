@@ -82,8 +82,8 @@ NOUNS = {
 _HIDDEN = {"complete": Noun("pyromq.cli.nouns.complete", "Suggest the next word of a command line.")}
 _BAD_USAGE = 2
 # Options of every verb.
-_WITH_VALUE = ("-n", "--namesrv", "--context", "-o", "--output", "--timeout", "--watch")
-_WITHOUT = ("--no-color", "--yes", "-y", "--dry-run")
+_WITH_VALUE = ("-n", "--namesrv", "--context", "--access-key", "-o", "--output", "--timeout", "--watch")
+_WITHOUT = ("--tls", "--no-color", "--yes", "-y", "--dry-run")
 
 
 def main(arguments: list[str] | None = None) -> None:

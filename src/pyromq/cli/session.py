@@ -28,6 +28,8 @@ class Asked:
     command: str
     namesrv: str | None = None
     context: str | None = None
+    sign_as: str | None = None
+    tls: bool = False
     output: Output = Output.table
     timeout: float | None = None
     no_color: bool = False

@@ -31,6 +31,11 @@ Namesrv = Annotated[
     str | None, typer.Option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers, separated by ';'.")
 ]
 ContextName = Annotated[str | None, typer.Option("--context", metavar="NAME", help="A saved connection.")]
+AccessKey = Annotated[
+    str | None,
+    typer.Option("--access-key", metavar="KEY", help="Sign as this account; the secret: PYROMQ_SECRET_KEY, or asked."),
+]
+Tls = Annotated[bool, typer.Option("--tls", help="Encrypt; PYROMQ_TLS_CLIENT_* name certificates.")]
 OutputForm = Annotated[Output, typer.Option("-o", "--output", help="Output format.")]
 Timeout = Annotated[
     float | None, typer.Option("--timeout", metavar="SEC", min=0.1, help="Time limit for the whole command.")
@@ -118,11 +123,13 @@ def _verb(
         **further,
         "namesrv": (Namesrv, None),
         "context": (ContextName, None),
+        "sign_as": (AccessKey, None),
+        "tls": (Tls, False),
         "timeout": (Timeout, None),
         "no_color": (NoColor, False),
     }
     if not connects:
-        for unused in ("namesrv", "context", "timeout", "watch"):
+        for unused in ("namesrv", "context", "sign_as", "tls", "timeout", "watch"):
             common.pop(unused, None)
 
     def register(function: Verb) -> Verb:

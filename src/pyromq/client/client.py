@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
+import ssl
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,7 +23,6 @@ from pyromq.protocol.bodies import HeartbeatData, ProducerData
 from pyromq.protocol.names import INNER_PRODUCER_GROUP
 from pyromq.remoting import NameServers, RemotingClient, SigningHook, TlsConfig
 from pyromq.remoting.address_server import look_up, lookup_url
-from pyromq.remoting.tls import client_context
 
 from . import identity
 from .calls import BrokerCalls
@@ -37,7 +38,6 @@ from .routes import Routes
 from .tasks import Tasks
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Iterable, Sequence
 
     from pyromq.protocol.command import Command
@@ -75,9 +75,10 @@ class Client:
     child cannot use it and must make its own.
 
     `namesrv` is `"host:port;host:port"` or a list; without it, the environment's NAMESRV_ADDR is used, then, if given,
-    the address server at `namesrv_domain`. `tls=True` encrypts and trusts every server, as RocketMQ's own clients do
-    by default; give an `ssl.SSLContext` to check certificates. `stream` marks the client of a pull consumer. Times are
-    in seconds.
+    the address server at `namesrv_domain`. `credentials` sign every request; `"env:PREFIX"` and `"file:PATH"` say where
+    they are kept (`Credentials.look_up`). `tls=True` encrypts and trusts every server, as RocketMQ's own clients do by
+    default; give a `TlsConfig` to check certificates, whose files are read again when they change, or an
+    `ssl.SSLContext`. `stream` marks the client of a pull consumer. Times are in seconds.
     """
 
     # Set by the start.
@@ -96,8 +97,8 @@ class Client:
         unit_name: str | None = None,
         namespace: str | None = None,
         namesrv_domain: str | None = None,
-        credentials: Credentials | None = None,
-        tls: ssl.SSLContext | bool = False,
+        credentials: Credentials | str | None = None,
+        tls: ssl.SSLContext | TlsConfig | bool = False,
         vip_channel: bool = False,
         api_timeout: float = 3.0,
         route_interval: float = 30.0,
@@ -130,7 +131,7 @@ class Client:
         self.trace = trace
         self._instance_name = instance_name
         self._client_ip = client_ip
-        self._credentials = credentials
+        self._credentials = identity.Credentials.look_up(credentials) if isinstance(credentials, str) else credentials
         self._tls = tls
         self._vip_channel = vip_channel
         self._stream = stream
@@ -153,6 +154,11 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self.client_id} {self._state.value}>"
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it speaks TLS."""
+        return self._tls is not False
 
     # Life
 
@@ -334,7 +340,8 @@ class Client:
             processors=ClientProcessor(self.producers, self.consumers, self.replies).table(),
             listener=self,
             hooks=self._rpc_hooks(),
-            ssl_context=_ssl_context(self._tls),
+            tls=_tls_config(self._tls),
+            ssl_context=self._tls if isinstance(self._tls, ssl.SSLContext) else None,
         )
         self.name_servers = NameServers(self.remoting, self._configured_addresses)
         self.routes = Routes(
@@ -474,10 +481,10 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _ssl_context(tls: ssl.SSLContext | bool) -> ssl.SSLContext | None:
-    if isinstance(tls, bool):
-        return client_context(TlsConfig(client_enable=True)) if tls else None
-    return tls
+def _tls_config(tls: ssl.SSLContext | TlsConfig | bool) -> TlsConfig | None:
+    if isinstance(tls, TlsConfig):
+        return dataclasses.replace(tls, client_enable=True)
+    return TlsConfig(client_enable=True) if tls is True else None
 
 
 def _kind(member: Member) -> str:

@@ -20,10 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyromq.errors import ConfigError
 from pyromq.protocol.ids import UniqKeys
+from pyromq.settings.properties import parse as parse_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 # The name of an instance that keeps its id over restarts, as broadcasting consumers do.
 DEFAULT_INSTANCE = "DEFAULT"
@@ -39,6 +41,33 @@ class Credentials:
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def look_up(cls, where: str, environ: Mapping[str, str] = os.environ) -> Credentials:
+        """Keys that are kept elsewhere. ConfigError if they are not there.
+
+        `env:PREFIX` reads the variables PREFIX_ACCESS_KEY, PREFIX_SECRET_KEY and PREFIX_SECURITY_TOKEN, `file:PATH` the
+        lines accessKey=, secretKey= and securityToken= of a file.
+        """
+        kind, _, place = where.partition(":")
+        if kind == "env" and place:
+            keys = [environ.get(f"{place}_{name}") for name in ("ACCESS_KEY", "SECRET_KEY", "SECURITY_TOKEN")]
+        elif kind == "file" and place:
+            entries = {entry.key: entry.value.strip() for entry in parse_properties(_read(place), place)}
+            keys = [entries.get(name) for name in ("accessKey", "secretKey", "securityToken")]
+        else:
+            raise ConfigError("credentials must be env:PREFIX or file:PATH")
+        access, secret, token = keys
+        if not access or not secret:
+            raise ConfigError(f"credentials: {where} has no access key and secret key")
+        return cls(access, secret, token or None)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"credentials: {path} cannot be read: {exc}") from exc
 
 
 class _Process(threading.local):

@@ -15,11 +15,9 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyromq.errors import ConfigError
-from pyromq.settings import parse as parse_properties
 
 from .option_values import (
     OptionInfo,
@@ -92,16 +90,7 @@ class ConnectionOptions:
             if self.access_key is None or self.secret_key is None:
                 return None
             return Credentials(self.access_key, self.secret_key, self.security_token)
-        kind, _, where = self.credentials.partition(":")
-        if kind == "env":
-            found = {name: environ.get(f"{where}_{name}") for name in ("ACCESS_KEY", "SECRET_KEY", "SECURITY_TOKEN")}
-            access, secret, token = found.values()
-        else:
-            entries = {entry.key: entry.value.strip() for entry in parse_properties(_read(where), where)}
-            access, secret, token = (entries.get(name) for name in ("accessKey", "secretKey", "securityToken"))
-        if not access or not secret:
-            raise ConfigError(f"credentials: {self.credentials} has no access key and secret key")
-        return Credentials(access, secret, token or None)
+        return Credentials.look_up(self.credentials, environ)
 
     def check(self) -> None:
         """Check options against each other."""
@@ -507,10 +496,3 @@ def _unknown(key: str, known: Mapping[str, tuple[str, OptionInfo]]) -> ConfigErr
     _, info = known[near[0]]
     spelt = next(name for name in (info.key, *info.aliases) if name.lower() == near[0])
     return ConfigError(f"unknown option {key}; did you mean {spelt}?")
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"credentials: {path} cannot be read: {exc}") from exc

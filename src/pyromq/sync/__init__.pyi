@@ -71,6 +71,7 @@ from pyromq.protocol.bodies import (
     TopicRouteData,
     UserInfo,
 )
+from pyromq.remoting import TlsConfig
 
 __all__ = [
     "AclAdmin",
@@ -104,9 +105,10 @@ class Client:
     child cannot use it and must make its own.
 
     `namesrv` is `"host:port;host:port"` or a list; without it, the environment's NAMESRV_ADDR is used, then, if given,
-    the address server at `namesrv_domain`. `tls=True` encrypts and trusts every server, as RocketMQ's own clients do
-    by default; give an `ssl.SSLContext` to check certificates. `stream` marks the client of a pull consumer. Times are
-    in seconds.
+    the address server at `namesrv_domain`. `credentials` sign every request; `"env:PREFIX"` and `"file:PATH"` say where
+    they are kept (`Credentials.look_up`). `tls=True` encrypts and trusts every server, as RocketMQ's own clients do by
+    default; give a `TlsConfig` to check certificates, whose files are read again when they change, or an
+    `ssl.SSLContext`. `stream` marks the client of a pull consumer. Times are in seconds.
     """
     def __init__(
         self,
@@ -117,8 +119,8 @@ class Client:
         unit_name: str | None = None,
         namespace: str | None = None,
         namesrv_domain: str | None = None,
-        credentials: Credentials | None = None,
-        tls: ssl.SSLContext | bool = False,
+        credentials: Credentials | str | None = None,
+        tls: ssl.SSLContext | TlsConfig | bool = False,
         vip_channel: bool = False,
         api_timeout: float = 3.0,
         route_interval: float = 30.0,

@@ -60,7 +60,7 @@ class TestBroker:
     @property
     def admin(self) -> sync.AdminClient:
         if self._admin is None:
-            self._admin = sync.AdminClient(self.namesrv)
+            self._admin = sync.AdminClient(client=self._client())
             self._admin.start()
         return self._admin
 
@@ -82,7 +82,7 @@ class TestBroker:
         from pyromq.client import Message
 
         if self._producer is None:
-            self._producer = sync.Producer("tests", namesrv=self.namesrv)
+            self._producer = sync.Producer("tests", client=self._client())
             self._producer.start()
         message = Message(topic, body, tags=tags or None, keys=keys or (), properties=properties or {})
         return self._producer.send(message, shard_key=shard_key)
@@ -139,9 +139,12 @@ class TestBroker:
             if each is not None:
                 each.close()
 
+    def _client(self, *, stream: bool = False) -> sync.Client:
+        return sync.Client(self.namesrv, stream=stream, **self._cluster.client_settings)
+
     def _started_reader(self) -> sync.PullConsumer:
         if self._reader is None:
-            self._reader = sync.PullConsumer("tests-reader", namesrv=self.namesrv, auto_commit=False)
+            self._reader = sync.PullConsumer("tests-reader", client=self._client(stream=True), auto_commit=False)
             self._reader.start()
         return self._reader
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import pytest
 from tests.integration.cli.cli_kit import Commands
@@ -23,6 +24,8 @@ def own_home(tmp_path, monkeypatch):
     """Nobody's contexts and variables reach into the tests."""
     for name in ("NAMESRV_ADDR", "ROCKETMQ_HOME", "PYROMQ_ACCESS_KEY", "PYROMQ_SECRET_KEY"):
         monkeypatch.delenv(name, raising=False)
+    for name in [each for each in os.environ if each.startswith("PYROMQ_TLS_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 

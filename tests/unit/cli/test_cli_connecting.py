@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import stat
 
@@ -69,6 +70,45 @@ def test_keys_come_from_the_environment_or_from_the_file_of_mqadmin(environ, tmp
     assert (found.access_key, found.secret_key) == ("rocketmq2", "12345678")
     environ |= {"PYROMQ_ACCESS_KEY": "me", "PYROMQ_SECRET_KEY": "mine"}
     assert target(None, None, environ).access_key == "me"
+
+
+def test_an_account_that_was_named_goes_with_the_secret_of_the_environment(environ, saved, monkeypatch):
+    environ |= {"PYROMQ_ACCESS_KEY": "me", "PYROMQ_SECRET_KEY": "mine"}
+    found = target(None, "prod", environ, access_key="other")
+    assert (found.access_key, found.secret_key, found.security_token) == ("other", "mine", None)
+    del environ["PYROMQ_SECRET_KEY"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("not a terminal\n"))
+    with pytest.raises(CommandFailed, match="set PYROMQ_SECRET_KEY"):
+        target(None, "prod", environ, access_key="other")
+
+
+def tls_of(found):
+    assert found.tls is not None
+    return found.tls
+
+
+def test_tls_is_as_the_context_says_or_the_environment(environ, saved, tmp_path):
+    assert target(None, None, environ).tls is None
+    assert tls_of(target(None, None, environ, tls=True)).client_enable is False  # the client does it
+    found = tls_of(target(None, "prod", environ))
+    assert (found.client_enable, found.client_auth_server) == (True, False)
+    context = Context("safe", "mq:9876", tls=True, tls_ca="/ca.pem", tls_cert="/me.pem", tls_key="/me.key")
+    context_file.save(context_file.path(environ), saved.with_context(context))
+    assert context_file.load(context_file.path(environ)).get("safe") == context
+    found = tls_of(target(None, "safe", environ))
+    assert (found.client_auth_server, found.client_trust) == (True, "/ca.pem")
+    assert (found.client_cert, found.client_key) == ("/me.pem", "/me.key")
+    environ["PYROMQ_TLS_CLIENT_TRUST_CERT_PATH"] = "/other.pem"
+    assert target(None, None, environ).tls is None
+    assert tls_of(target(None, None, environ, tls=True)).client_trust == "/other.pem"
+    environ["PYROMQ_TLS_ENABLE"] = "true"
+    assert tls_of(target(None, None, environ)).client_trust == "/other.pem"
+    (tmp_path / "tls.properties").write_text("tls.client.authServer=true\n")
+    environ["PYROMQ_TLS_CONFIG_FILE"] = str(tmp_path / "tls.properties")
+    assert tls_of(target(None, None, environ)).client_auth_server
+    environ["PYROMQ_TLS_ENABLE"] = "perhaps"
+    with pytest.raises(ConfigError, match="PYROMQ_TLS_ENABLE"):
+        target(None, None, environ)
 
 
 def test_secrets_are_not_shown_by_accident(environ, saved):

@@ -13,12 +13,15 @@ import socket
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyromq.client.admin import AdminClient
 from pyromq.client.admin.addresses import MASTER, replicas
 from pyromq.client.admin.fan_out import fan_out
-from pyromq.errors import ConsumerNotOnline, NoPermission, PyroMQError
+from pyromq.errors import ConnectFailed, ConsumerNotOnline, NoPermission, PyroMQError
+from pyromq.remoting import split_address
+from pyromq.remoting.certificates import expiry, shown_by
 
 from ..groups.lag import group_list, people_groups
 from ..groups.members import group_inspect, subscription_mismatch
@@ -59,6 +62,7 @@ async def examine(name_servers: Sequence[str], client: Callable[[str], Client]) 
             findings += rules.name_servers_agree({each: _addresses(found.info) for each, found in there.items()})
             first, found = next(iter(there.items()))
             findings += await _brokers(found, first)
+            findings += await _certificates(found, list(there), client(first).is_encrypted)
             findings = await _with_fail_over(found.admin, findings)
             findings += await _groups(found.admin)
         return Listing.make(Finding, findings, summary=rules.summary(findings))
@@ -77,7 +81,7 @@ async def _name_server(address: str, client: Client, life: AsyncExitStack) -> tu
     try:
         info = await admin.brokers.cluster_info()
     except NoPermission as exc:
-        to_do = "give credentials with --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
+        to_do = "give credentials with --access-key, --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
         return Finding(Health.FAIL, what, str(exc), to_do), None
     except PyroMQError as exc:
         to_do = "check that a name server listens there: name servers use 9876, brokers 10911"
@@ -136,6 +140,29 @@ async def _broker(admin: AdminClient, name: str, address: str, name_server: str)
     now, took = time.time(), time.perf_counter() - began
     findings = [rules.advertised(name, address, name_server, await _name_of(admin, address))]
     return findings + [each for each in (rules.clock(name, runtime, now, took), rules.disk(name, runtime)) if each]
+
+
+async def _certificates(name_server: _NameServer, name_servers: list[str], is_encrypted: bool) -> list[Finding]:
+    """Certificates that expire soon. Those that do not even answer have been found already."""
+    if not is_encrypted:
+        return []
+    servers = {f"name server {each}": each for each in name_servers}
+    servers |= {f"broker {each.broker} {each.address}": each.address for each in replicas(name_server.info)}
+    looks = await fan_out(servers, _certificate)
+    now = datetime.now(UTC)
+    return [found for what, expires in looks.results.items() if (found := rules.certificate(what, expires, now))]
+
+
+async def _certificate(address: str) -> datetime:
+    host, port = split_address(address)
+
+    def look() -> datetime:
+        return expiry(shown_by(host, port, _CONNECT_WITHIN))
+
+    try:
+        return await asyncio.to_thread(look)
+    except (OSError, ValueError) as exc:
+        raise ConnectFailed(address, f"shows no certificate: {exc}") from exc
 
 
 async def _replication(admin: AdminClient, brokers: list[Replica]) -> list[Finding]:

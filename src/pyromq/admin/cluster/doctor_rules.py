@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from pyromq.remoting.certificates import expiry_problem
+
 from .replication import outcome, recent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from pyromq.protocol.bodies import HARuntimeInfo
 
@@ -62,6 +65,15 @@ def is_only_here(address: str) -> bool:
     except ValueError:
         return False
     return known.is_loopback or known.is_unspecified
+
+
+def certificate(what: str, expires: datetime, now: datetime) -> Finding | None:
+    """A server whose certificate is valid until `expires`; None if that is far away."""
+    problem = expiry_problem(expires, now)
+    if problem is None:
+        return None
+    to_do = "replace the files of tls.server.certPath and keyPath; the server reads them again by itself"
+    return Finding(Health.FAIL if expires <= now else Health.WARN, what, f"its certificate {problem}", to_do)
 
 
 def advertised(broker: str, address: str, name_server: str, answered_as: str | None) -> Finding:

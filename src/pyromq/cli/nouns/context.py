@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -52,6 +53,15 @@ async def add(
     ] = None,
     security_token: Annotated[str | None, typer.Option("--security-token", metavar="TOKEN")] = None,
     tls: Annotated[bool, typer.Option("--tls", help="Encrypt.")] = False,
+    tls_ca: Annotated[
+        Path | None, typer.Option("--tls-ca", metavar="FILE", help="Encrypt, and trust only these certificates, PEM.")
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Encrypt, and show this certificate, PEM.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate, PEM.")
+    ] = None,
     limit: Annotated[
         float | None, typer.Option("--timeout", metavar="SEC", min=0.1, help="Default time limit for its commands.")
     ] = None,
@@ -72,12 +82,15 @@ async def add(
         secret_key = sys.stdin.readline().strip()
     if bool(access_key) != bool(secret_key):
         raise CommandFailed("--access-key and --secret-key go together", Exit.USAGE)
+    if tls_key is not None and tls_cert is None:
+        raise CommandFailed("--tls-key needs --tls-cert", Exit.USAGE)
+    files = [_existing(each) for each in (tls_ca, tls_cert, tls_key)]
     file = context_file.path(os.environ)
     contexts = context_file.load(file)
     if not session.agreed(f"save context {name} in {file}"):
         return
     keys = (access_key, secret_key, security_token)
-    contexts = contexts.with_context(Context(name, address, *keys, tls, limit, controller))
+    contexts = contexts.with_context(Context(name, address, *keys, tls or any(files), limit, controller, *files))
     if use or len(contexts.table) == 1:
         contexts = replace(contexts, current=name)
     context_file.save(file, contexts)
@@ -137,6 +150,9 @@ async def show(
         "tls": context.tls,
         "timeout": context.timeout,
         "controller": context.controller,
+        "tlsCa": context.tls_ca,
+        "tlsCert": context.tls_cert,
+        "tlsKey": context.tls_key,
     }
 
 
@@ -151,3 +167,9 @@ async def delete(session: Session, name: ContextArgument) -> None:
     contexts.get(name)
     if session.agreed(f"delete context {name}", dangerous=True):
         context_file.save(file, contexts.without(name))
+
+
+def _existing(file: Path | None) -> str | None:
+    if file is not None and not file.exists():
+        raise CommandFailed(f"{file} does not exist", Exit.USAGE)
+    return None if file is None else str(file.absolute())
