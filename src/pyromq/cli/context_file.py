@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +86,8 @@ def load(file: Path) -> Contexts:
 
 def save(file: Path, contexts: Contexts) -> None:
     """Replace the whole file, readable by its owner only. Raises ConfigError."""
+    import tempfile
+
     data = {
         "current": contexts.current,
         "contexts": {name: _fields(context) for name, context in sorted(contexts.table.items())},

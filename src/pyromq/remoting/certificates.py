@@ -11,7 +11,6 @@ import hashlib
 import logging
 import socket
 import ssl
-import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -147,6 +146,8 @@ def expiry(certificate: bytes) -> datetime:
 
 def throw_away(tls: TlsConfig) -> Shown:
     """A context with a self-signed certificate. Blocking. Imports `cryptography`."""
+    import tempfile
+
     from .issuing import self_signed
 
     pem = self_signed()

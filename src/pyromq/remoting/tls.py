@@ -6,7 +6,6 @@ The first byte of a connection tells them apart: a TLS handshake starts with 0x1
 from __future__ import annotations
 
 import ssl
-import tempfile
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -138,6 +137,8 @@ def _load_trust(context: ssl.SSLContext, trust: str, key: str) -> None:
 
 
 def _load_self_signed(context: ssl.SSLContext) -> None:
+    import tempfile
+
     from .issuing import self_signed
 
     # The ssl module reads certificates only from files.

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 
 from pyromq.client.admin import AdminClient
 from pyromq.client.admin.addresses import MASTER, replicas
+from pyromq.client.admin.certificates import certificate_expires
 from pyromq.client.admin.fan_out import fan_out
-from pyromq.errors import ConnectFailed, ConsumerNotOnline, NoPermission, PyroMQError
-from pyromq.remoting import split_address
-from pyromq.remoting.certificates import expiry, shown_by
+from pyromq.errors import ConsumerNotOnline, NoPermission, PyroMQError
 
 from ..groups.lag import group_list, people_groups
 from ..groups.members import group_inspect, subscription_mismatch
@@ -148,21 +147,9 @@ async def _certificates(name_server: _NameServer, name_servers: list[str], is_en
         return []
     servers = {f"name server {each}": each for each in name_servers}
     servers |= {f"broker {each.broker} {each.address}": each.address for each in replicas(name_server.info)}
-    looks = await fan_out(servers, _certificate)
+    looks = await fan_out(servers, lambda address: certificate_expires(address, _CONNECT_WITHIN))
     now = datetime.now(UTC)
     return [found for what, expires in looks.results.items() if (found := rules.certificate(what, expires, now))]
-
-
-async def _certificate(address: str) -> datetime:
-    host, port = split_address(address)
-
-    def look() -> datetime:
-        return expiry(shown_by(host, port, _CONNECT_WITHIN))
-
-    try:
-        return await asyncio.to_thread(look)
-    except (OSError, ValueError) as exc:
-        raise ConnectFailed(address, f"shows no certificate: {exc}") from exc
 
 
 async def _replication(admin: AdminClient, brokers: list[Replica]) -> list[Finding]:

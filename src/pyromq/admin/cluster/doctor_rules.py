@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pyromq.remoting.certificates import expiry_problem
+from pyromq.client.admin.certificates import expiry_problem
 
 from .replication import outcome, recent
 
