@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # A member is missed after a second: soon, and yet a busy machine is no reason for an election.
 QUICK = ("--heartbeat-interval", "100", "--election-timeout", "1000", "--log-level", "error")
+_PATIENCE = 30.0  # seconds
 NEW = ("--initial-cluster-state", "new", "--initial-cluster-token", "chaos")
 
 
@@ -109,8 +110,12 @@ class Etcd:
         return self._chosen
 
     def _find(self, revision: int) -> dict[str, Any]:
-        for member in self.members:
-            found = member.ask("kv/range", {"key": self._key, "revision": str(revision)})
-            if found is not None:
-                return found
-        raise AssertionError("no member of etcd answers")
+        # After a fault the members may still be choosing their leader, on a busy machine for a while.
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            for member in self.members:
+                found = member.ask("kv/range", {"key": self._key, "revision": str(revision)})
+                if found is not None:
+                    return found
+            time.sleep(0.2)
+        raise AssertionError(f"no member of etcd answers within {_PATIENCE:g} s")

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import uvloop
 
-from pyromq.remoting import ClientConfig, RemotingClient, RemotingServer, ServerConfig
+from pyromq.remoting import ClientConfig, RemotingClient, RemotingServer, ServerConfig, TlsConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -63,8 +63,9 @@ class Start:
     async def server(
         self, processors: Mapping[int, Any] | None = None, with_: Mapping[str, Any] | None = None, **settings: Any
     ) -> RemotingServer:
+        """With a certificate of its own making, for clients that speak TLS, unless `with_` has other settings."""
         config = ServerConfig(**{"listen_port": 0, "bind_address": "127.0.0.1", **settings})
-        server = RemotingServer(config, processors or {}, **(with_ or {}))
+        server = RemotingServer(config, processors or {}, **{"tls": TlsConfig(test_mode=True), **(with_ or {})})
         return await self._cleanup.enter_async_context(server)
 
     async def client(
