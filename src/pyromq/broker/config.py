@@ -380,7 +380,7 @@ class BrokerConfig:
     max_held_pulls: int = option(
         "maxHeldPulls",
         500_000,
-        "Pulls of all connections that may wait for messages. Each takes about 2 KiB of memory.",
+        "Pulls of all connections that may wait for messages. Each takes about 1.5 KiB of memory.",
         min=1,
         hot=True,
         limit="code 2",

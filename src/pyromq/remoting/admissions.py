@@ -1,7 +1,7 @@
 """How many connections a server takes, in all and from one address. Decides; the server closes.
 
-An address that sends garbage again and again is not let in for a moment: to close a connection at once costs a tenth of
-what it costs to read from it.
+An address that sends garbage again and again is not let in for a moment: a connection that is closed at once needs no
+task, no transport and no line in the log.
 """
 
 from __future__ import annotations

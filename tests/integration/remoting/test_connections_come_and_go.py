@@ -349,7 +349,7 @@ async def test_a_connection_whose_making_is_cancelled_at_the_last_moment_ends_as
                     task.cancel()
 
     events = {"server": Events(), "client": Events(), side: Cancelling()}
-    server = await start.server(PROCESSORS, {"listener": events["server"]})
+    server = await start.server(PROCESSORS, {"listener": events["server"], "tls": TlsConfig(test_mode=True)})
     client = await start.client(None, {"listener": events["client"], "tls": TlsConfig(client_enable=tls)})
     with contextlib.suppress(ConnectionLost):
         await client.invoke(server.address, Command.request(ECHO), 5)
