@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from pyromq.store.disk import Disk
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-
-@pytest.fixture(scope="session", autouse=True)
-def roomy_disk() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def roomy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers of these tests find half of their disk free, however full this machine's is.
 
     From 75 % on they would delete early and `doctor` would warn. A test that wants that sets `FaultyDisk.used`.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Disk, "used_ratio", lambda _disk, _folder: 0.5)
-        yield
+    monkeypatch.setattr(Disk, "used_ratio", lambda _disk, _folder: 0.5)

@@ -141,6 +141,9 @@ class Client:
     @property
     def client_id(self) -> str: ...
     @property
+    def is_encrypted(self) -> bool:
+        """Whether it speaks TLS."""
+    @property
     def versions(self) -> dict[str, int]: ...
 
 class Producer:

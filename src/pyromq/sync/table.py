@@ -120,7 +120,7 @@ def _all_await(cls: type) -> Row:
 
 TABLE: Mapping[type, Row] = {
     client.Client: Row(
-        {**_LIFE, "client_id": Kind.IS, "versions": Kind.LOOKS},
+        {**_LIFE, "client_id": Kind.IS, "is_encrypted": Kind.IS, "versions": Kind.LOOKS},
         left_out=frozenset(
             ("check_open", "join", "leave", "heartbeat", "wake_heartbeat", "connected", "closed"),
         ),

@@ -118,10 +118,15 @@ async def test_a_code_that_nobody_knows_is_said_to_be_unknown(client):
     assert (reply.code, reply.remark) == (3, " request type 9999 not supported")
 
 
-@pytest.mark.parametrize("code", [50, 51, 52, 53, 200056])
-async def test_what_this_broker_cannot_do_yet_is_refused_and_not_met_with_silence(client, code):
-    reply = await client.call(code)
-    assert (reply.code, reply.remark) == (3, f" request type {code} not supported")
+async def test_what_this_broker_cannot_do_yet_is_refused_and_not_met_with_silence(client):
+    reply = await client.call(200056)
+    assert (reply.code, reply.remark) == (3, " request type 200056 not supported")
+
+
+@pytest.mark.parametrize("code", [50, 51, 52, 53, 54])
+async def test_a_broker_without_accounts_says_so(client, code):
+    reply = await client.call(code, {"accessKey": "somebody", "secretKey": "s3cret-text", "globalWhiteAddrs": "*"})
+    assert (reply.code, reply.remark) == (3, f"request type {code} not supported: this broker has no aclEnable")
 
 
 async def test_the_figures_that_tools_show_are_all_there(client):

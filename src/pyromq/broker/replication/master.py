@@ -72,6 +72,8 @@ class Master:
     ) -> None:
         self._log = log
         self.wire = wire or (lambda link: PlainWire(log))
+        # Slaves of a group that fails over cannot say that they will go. If one is lost, its controllers tell of it.
+        self._hears_goodbyes = wire is None
         self._slaves = slaves
         self._config = config
         self.links: set[SlaveLink] = set()
@@ -232,7 +234,7 @@ class Master:
         elif link.acknowledged is None:
             logger.info("%s is gone, and never said where its log ends: %s", link.peer, reason)
         else:
-            is_expected = link.is_leaving or self._is_stopping
+            is_expected = link.is_leaving or self._is_stopping or not self._hears_goodbyes
             logger.log(logging.INFO if is_expected else logging.WARNING, "slave %s is gone: %s", link.peer, reason)
 
     async def run(self) -> None:
