@@ -82,9 +82,12 @@ public final class Peer {
             } catch (InvocationTargetException e) {
                 say("failed " + number + " " + String.valueOf(e.getCause()).replace('\n', ' '));
             } catch (Throwable e) {
-                // The client says how often it tried, and its cause why that failed.
-                String cause = e.getCause() == null ? "" : " because of " + e.getCause();
-                say("failed " + number + " " + (e + cause).replace('\n', ' '));
+                // The client says how often it tried, and its causes why that failed.
+                StringBuilder reason = new StringBuilder(e.toString());
+                for (Throwable cause = e.getCause(); cause != null; cause = cause.getCause()) {
+                    reason.append(" because of ").append(cause);
+                }
+                say("failed " + number + " " + reason.toString().replace('\n', ' '));
             }
         }
         Runtime.getRuntime().halt(0);
