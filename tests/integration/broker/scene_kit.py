@@ -27,6 +27,7 @@ GROUP = "g"
 
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 
+_PATIENCE = 5.0
 _opaques = itertools.count(1)
 
 _RECORD = struct.Struct(">iiiiiqqiq4siq4siiqi")
@@ -293,7 +294,10 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def running(folder, *sets, namesrv_addr=None, disk=None):
-    """A broker in `folder`. When it has ended, no task of it is left and its store is in order."""
+    """A broker in `folder`. When it has ended, no task of it is left and its store is in order.
+
+    Other brokers of the test may run on, so a task may also be theirs, with an answer for the one that went: it ends soon.
+    """
     before = asyncio.all_tasks()
     async with (
         new_broker(folder, *sets, namesrv_addr=namesrv_addr, disk=disk) as broker,
@@ -302,6 +306,8 @@ async def running(folder, *sets, namesrv_addr=None, disk=None):
         config = broker._live.settings[StoreConfig]
         yield Scene(broker, clients)
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    if left:
+        _, left = await asyncio.wait(left, timeout=_PATIENCE)
     assert not left, left
     wrong = [finding for finding in check_store(folder, config) if finding.severity is not Severity.NOTE]
     assert not wrong, wrong
