@@ -30,6 +30,7 @@ PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 DOCS_LOCK = ROOT / "docs" / "requirements.lock"
 STAMP = VENV / "pyromq-setup"
+NATIVE_STAMP = VENV / "pyromq-native"
 JAVA_STAMP = VENV / "pyromq-java"
 JAVA_NEEDED = 17
 
@@ -45,6 +46,11 @@ def main(arguments: list[str]) -> None:
             fcntl.flock(held, fcntl.LOCK_EX)
             if not is_stamped(STAMP, packages_wanted()):
                 set_up_packages()
+    if not is_stamped(NATIVE_STAMP, native_wanted()):
+        with LOCK.open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            if not is_stamped(NATIVE_STAMP, native_wanted()):
+                set_up_native()
     if "--java" in arguments:
         set_up_java()
     if "--etcd" in arguments and shutil.which("etcd") is None:
@@ -88,6 +94,22 @@ def set_up_packages() -> None:
     say("installing pyromq")
     uv("pip", "install", "--no-deps", "--no-build-isolation", "--editable", ROOT)
     STAMP.write_text(packages_wanted())
+
+
+def native_wanted() -> str:
+    """What the stamp says when pyromq._native is compiled, or cannot be: these sources, by this compiler."""
+    sources = sorted((ROOT / "src" / "pyromq" / "_native").glob("*.p??"))
+    inputs = hashlib.sha256(b"".join(path.read_bytes() for path in (*sources, ROOT / "hatch_build.py")))
+    return f"{packages_wanted()} {shutil.which('cc') or shutil.which('gcc')} {inputs.hexdigest()}"
+
+
+def set_up_native() -> None:
+    say("compiling pyromq._native")
+    try:
+        run(PYTHON, ROOT / "hatch_build.py")
+    except SetupError:
+        say("no C compiler, or no headers of Python: PyroMQ runs without its compiled parts, and more slowly")
+    NATIVE_STAMP.write_text(native_wanted())
 
 
 def is_usable_venv() -> bool:

@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "namesrv": "protocol remoting auth",
     "controller": "protocol remoting auth",
     "broker": "protocol remoting auth store filter",
+    "_native": "protocol",
     "admin": "protocol client",
     "dashboard": "admin",
     "spark": "protocol client store.format",
@@ -42,7 +43,7 @@ MAY_IMPORT = {
     "testing": f"{EVERYTHING} cli",
     "__main__": "cli",
 }
-OPEN_TO_ALL = "errors settings __version__"
+OPEN_TO_ALL = "errors settings __version__ _native"
 
 # Packages that are heavy or belong to an extra, and the only ones of ours that may import them.
 FOREIGN = {

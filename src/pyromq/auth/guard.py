@@ -42,6 +42,11 @@ class RequestGuard:
         # Whether nobody is asked anything, so that there is no need to find out what to ask for.
         self.is_open = isinstance(authority, Anyone)
 
+    @property
+    def lets_all_pass(self) -> bool:
+        """Whether requests are neither checked nor counted."""
+        return self.is_open and not self._rates.is_on
+
     def over(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
         """`processors`, each behind this guard. With nothing to guard they are the same ones, which costs nothing.
 

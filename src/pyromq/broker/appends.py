@@ -17,11 +17,11 @@ from pyromq.store import PutResult, PutStatus
 from .durability import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyromq.protocol.record import MessageRecord
     from pyromq.store import MessageStore
-    from pyromq.store.put import Unit
+    from pyromq.store.put import Run, Unit
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
     from .durability import DurabilityGate
@@ -52,15 +52,26 @@ class Appends:
         self._arrived = arrived
         self._throughput = throughput
         self._loop = asyncio.get_running_loop()
-        self._units: list[Unit] = []
+        self._units: list[Unit | Run] = []
         self._stored: list[tuple[Stored, bool]] = []
+        # A run to which messages may still be added: it came last.
+        self.open_run: Run | None = None
 
     def put(self, queue: ConsumeQueue, records: Sequence[MessageRecord], stored: Stored, *, wait: bool = True) -> None:
         """Store `records`, side by side, at the end of this turn. With `wait` False, do not wait for the disk."""
         if not self._units:
             self._loop.call_soon(self.flush)
+        self.open_run = None
         self._units.append((queue, records))
         self._stored.append((stored, wait))
+
+    def put_run(self, run: Run, stored: Stored) -> None:
+        """Store the messages of a run, with those that it gets until something else is put. All senders wait."""
+        if not self._units:
+            self._loop.call_soon(self.flush)
+        self.open_run = run
+        self._units.append(run)
+        self._stored.append((stored, True))
 
     def put_again(self, queue: ConsumeQueue, record: MessageRecord) -> PutResult:
         """Store a message, now, that was accepted when longer messages were allowed."""
@@ -77,7 +88,7 @@ class Appends:
         units, stored = self._units, self._stored
         if not units:
             return
-        self._units, self._stored = [], []
+        self._units, self._stored, self.open_run = [], [], None
         too_few = self._gate.too_few_copies()
         if too_few is not None:
             units, stored = self._not_waiting(units, stored, too_few)
@@ -91,27 +102,35 @@ class Appends:
             results = self._store.put(units)
         except StoreNotWritable as exc:
             refused = PutResult(PutStatus.SERVICE_NOT_AVAILABLE, error=str(exc))
-            for (tell, _), (_, records) in zip(stored, units, strict=True):
-                self._throughput.refused(len(records))
-                tell([refused] * len(records))
+            for (tell, _), unit in zip(stored, units, strict=True):
+                self._throughput.refused(_messages(unit))
+                tell([refused] * _messages(unit))
             return
         took = 1000 * (time.perf_counter() - began)
-        self._throughput.stored(len(results), self._store.log.end - log_end, took)
-        for queue in dict.fromkeys([unit[0] for unit in units]):
+        self._throughput.stored(sum(map(_messages, units)), self._store.log.end - log_end, took)
+        for queue in dict.fromkeys([queue for unit in units for queue in _queues(unit)]):
             self._arrived(queue)
         self._appended()
         self._gate.stored(units, stored, results)
 
     def _not_waiting(
-        self, units: list[Unit], stored: list[tuple[Stored, bool]], reason: str
-    ) -> tuple[list[Unit], list[tuple[Stored, bool]]]:
+        self, units: list[Unit | Run], stored: list[tuple[Stored, bool]], reason: str
+    ) -> tuple[list[Unit | Run], list[tuple[Stored, bool]]]:
         """Refuse those whose senders wait; gives the others."""
         refused = PutResult(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, error=reason)
-        others: list[tuple[Unit, tuple[Stored, bool]]] = []
+        others: list[tuple[Unit | Run, tuple[Stored, bool]]] = []
         for unit, (tell, wait) in zip(units, stored, strict=True):
             if wait:
-                self._throughput.refused(len(unit[1]))
-                tell([refused] * len(unit[1]))
+                self._throughput.refused(_messages(unit))
+                tell([refused] * _messages(unit))
             else:
                 others.append((unit, (tell, wait)))
         return [unit for unit, _ in others], [sender for _, sender in others]
+
+
+def _messages(unit: Unit | Run) -> int:
+    return len(unit[1]) if isinstance(unit, tuple) else unit.count
+
+
+def _queues(unit: Unit | Run) -> Iterable[ConsumeQueue]:
+    return (unit[0],) if isinstance(unit, tuple) else unit.queues

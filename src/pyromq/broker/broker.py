@@ -190,7 +190,10 @@ class Broker(Service):
 
     def _serve_requests(self, ports: Ports) -> None:
         parts = self._begun
-        ports.serve(self._access.guard.over(parts.processors), parts.fast_failure)
+        guard = self._access.guard
+        # Whoever counts or checks requests has to see each of them.
+        fast = parts.fast_sends if guard.lets_all_pass else None
+        ports.serve(guard.over(parts.processors), parts.fast_failure, fast)
 
     def _guard_changed(self) -> None:
         if self._ports is not None and self._ports.is_serving:

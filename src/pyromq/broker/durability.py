@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyromq.errors import NotSaved, PyroMQError
 from pyromq.store import PutResult, PutStatus
 from pyromq.store.config import FlushDiskType
+from pyromq.store.put import results_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.command import Command
     from pyromq.store import MessageStore
-    from pyromq.store.put import Unit
+    from pyromq.store.put import Run, Unit
 
     from .groups import GroupTable
     from .kept_files import BrokerState
@@ -145,23 +146,26 @@ class DurabilityGate:
         """Why messages whose senders wait are not to be stored at present; None if they are."""
         return None if self._copies is None else self._copies.too_few()
 
-    def stored(self, units: Sequence[Unit], told: Sequence[tuple[Stored, bool]], results: Sequence[PutResult]) -> None:
+    def stored(
+        self, units: Sequence[Unit | Run], told: Sequence[tuple[Stored, bool]], results: Sequence[PutResult]
+    ) -> None:
         """Messages were stored together. Tell each sender its results, those who wait for the disk when it has them."""
         if self._permit is not None and not self._permit.is_valid():
             results = [self._refused(result) for result in results]
         waits = self._sync_flush or self._copies is not None
         turn: list[tuple[Stored, Sequence[PutResult]]] = []
-        at = 0
-        for (tell, wait), (_, records) in zip(told, units, strict=True):
-            count = len(records)
+        at = messages = 0
+        for (tell, wait), unit in zip(told, units, strict=True):
+            count = results_of(unit)
             part = results[at : at + count]
             at += count
             if waits and wait and part[0].status is _OK:
                 turn.append((tell, part))
+                messages += count if isinstance(unit, tuple) else unit.count
             else:
                 tell(part)
         if turn:
-            self._hold(_Turn(turn))
+            self._hold(_Turn(turn, messages))
 
     def _refused(self, result: PutResult) -> PutResult:
         """It is stored, but another broker may be master by now, and then it will be cut off."""
@@ -174,7 +178,7 @@ class DurabilityGate:
 
     def _hold(self, turn: _Turn) -> None:
         self._turns.add(turn)
-        self.waiting += len(turn.senders)
+        self.waiting += turn.messages
         turn.waits = self._sync_flush + (self._copies is not None)
         if self._sync_flush:
             self._wait_for_disk(turn)
@@ -233,7 +237,7 @@ class DurabilityGate:
 
     def _answer(self, turn: _Turn) -> None:
         self._turns.discard(turn)
-        self.waiting -= len(turn.senders)
+        self.waiting -= turn.messages
         if self._permit is not None and turn.status is _OK and not self._permit.is_valid():
             turn.status, turn.reason = PutStatus.SERVICE_NOT_AVAILABLE, self._permit.why or ""
         for tell, results in turn.senders:
@@ -372,10 +376,11 @@ class DurabilityGate:
 class _Turn:
     """Senders that wait for the same flush."""
 
-    __slots__ = ("is_over", "reason", "senders", "status", "waits")
+    __slots__ = ("is_over", "messages", "reason", "senders", "status", "waits")
 
-    def __init__(self, senders: list[tuple[Stored, Sequence[PutResult]]]) -> None:
+    def __init__(self, senders: list[tuple[Stored, Sequence[PutResult]]], messages: int) -> None:
         self.senders = senders
+        self.messages = messages
         self.waits = 0
         self.is_over = False
         self.status = _OK

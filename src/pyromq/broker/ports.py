@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.command import Command
     from pyromq.remoting import BodyLimit, Connection, ConnectionListener, Processor, ServerConfig, TlsConfig
-    from pyromq.remoting.endpoint import Lateness
+    from pyromq.remoting.endpoint import FastRequests, Lateness
 
 HA_PORT_OFFSET = 1
 
@@ -140,10 +140,19 @@ class Ports:
         """The connections of clients. Those of other brokers and of controllers stay until this broker is gone."""
         return frozenset().union(*(server.connections for server in self._servers)) - frozenset(self._peers)
 
-    def serve(self, processors: Mapping[int, Processor], lateness: Lateness | None = None) -> None:
-        """Answer requests with these from now on, but for those that `lateness` refuses; first those that were held."""
+    def serve(
+        self,
+        processors: Mapping[int, Processor],
+        lateness: Lateness | None = None,
+        fast: FastRequests | None = None,
+    ) -> None:
+        """Answer requests with these from now on, but for those that `lateness` refuses; first those that were held.
+
+        `fast` answers those that it knows before any of the others is asked.
+        """
         for server in self._servers:
             server.endpoint.lateness = lateness
+            server.endpoint.fast = fast
         self._set(processors)
         self._held.set()
 
@@ -156,6 +165,8 @@ class Ports:
         """Let requests wait, until `serve` says who answers them: the broker changes its role."""
         if self._held.is_set():
             self._held = asyncio.Event()
+            for server in self._servers:
+                server.endpoint.fast = None
             self._set(dict.fromkeys(RULES, self._wait))
 
     def _set(self, processors: Mapping[int, Processor]) -> None:

@@ -342,6 +342,25 @@ class SendProcessor:
             raise TopicNotFound(f"topic[{topic}] not exist, apply first please!{FAQ}")
         return known
 
+    def ready(self, topic: str) -> _Target | None:
+        """A topic whose usual messages need no more checks; None if they take the general path, at least once more."""
+        target = self._targets.get(topic)
+        if (
+            target is None
+            or not target.queues
+            or target.config is not self._topics.get(topic)
+            or target.made_from is not self._live.config
+            or self._config is not self._live.config
+        ):
+            return None
+        return target
+
+    def answer(
+        self, connection: Connection, request: Command, target: _Target, queue_id: int, result: PutResult
+    ) -> None:
+        """Tell the sender of a message to a topic that was ready what has become of it."""
+        self._stored(connection, request, target, str(queue_id), [result])
+
     def _target(self, topic: TopicConfig) -> _Target:
         target = self._targets.get(topic.topic_name)
         if target is None or target.config is not topic or target.made_from is not self._config:

@@ -7,7 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyromq import __version__
+from pyromq import __version__, _native
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     name, *rest = arguments
     if name in ("-V", "--version", "version"):
-        print(f"pyromq {__version__}")
+        print(f"pyromq {__version__}, {_native.state()}")
         return 0
     noun = NOUNS.get(name) or _HIDDEN.get(name)
     if noun is None:

@@ -13,7 +13,7 @@ dropped as it comes.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
 
@@ -22,6 +22,8 @@ from .command import RESPONSE, Command, SerializeType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
 
 # Java peers close a connection on a larger frame, so we neither accept nor send one.
 MAX_FRAME = 16 * 1024 * 1024
@@ -147,6 +149,17 @@ class FrameDecoder:
                 self._admit(command, end - body_start)
             command.body = buffer[body_start:end]
         return command
+
+    def hand_over(self, take: Callable[[T, bytes, int, int, int], int], whom: T, most: int) -> bool:
+        """Let `take` have the whole frames at the front, at most so many; False if there is none.
+
+        It is told for whom, given bytes and where to begin, how many it may take and how long a header may be, and
+        says where it ended.
+        """
+        if self._tail and not self._tail_is_whole():
+            return False
+        self._pos = take(whom, self._buffer, self._pos, most, self._max_header)
+        return True
 
     @property
     def pending(self) -> int:

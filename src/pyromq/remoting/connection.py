@@ -7,8 +7,8 @@ a server's has many processors and a few calls. What connections share is in `En
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
+import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -49,7 +49,7 @@ _UNTIL_NEXT_TURN = 8
 
 # What a server takes from one connection before the others have their turn. In one turn uvloop reads up to 32 times
 # 256,000 bytes from a connection that has so much to say: thousands of messages, while all others wait.
-_REQUESTS_AT_ONCE = range(256)
+_REQUESTS_AT_ONCE = 256
 _BYTES_AT_ONCE = 128 * 1024
 
 
@@ -414,15 +414,20 @@ class Connection(asyncio.Protocol):
         self.reply(request, request.reply(limit.code, limit.remark or remark))
 
     def _take_commands(self) -> None:
+        endpoint = self._endpoint
         next_command = self._decoder.next
         process = self._process
-        lateness = self._endpoint.lateness
+        fast, lateness = endpoint.fast, endpoint.lateness
         if lateness is not None and monotonic() > lateness.late_after:
-            process = self._process_late
-        for _ in _REQUESTS_AT_ONCE if self._endpoint.holds_requests else itertools.repeat(None):
+            process, fast = self._process_late, None
+        left = _REQUESTS_AT_ONCE if endpoint.holds_requests else sys.maxsize
+        while left > 0:
             if self._held or self.closed:
                 return
             try:
+                if fast is not None and self._decoder.hand_over(fast.take, self, left):
+                    left -= fast.taken
+                left -= 1
                 command = next_command()
             except OversizedRequest as exc:
                 self._refuse(exc.request, exc.size)

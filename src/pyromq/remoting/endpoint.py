@@ -67,6 +67,20 @@ class Lateness(Protocol):
     def refusal(self, request: Command) -> Command | None: ...
 
 
+class FastRequests(Protocol):
+    """Serves the usual requests of a kind without making commands of them."""
+
+    taken: int  # requests that the last call of `take` took
+
+    def take(self, connection: Connection, data: bytes, at: int, most: int, max_header: int) -> int:
+        """Take the requests at the front of `data` from `at` on that it knows; gives where the others begin.
+
+        It takes no more than `most`, and none with a header over `max_header`. Those it leaves, because they are
+        unusual or of another kind, go to their processors, and those behind them come here again: the order stays.
+        """
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Endpoint:
     """What the connections of one server or client have in common."""
@@ -76,6 +90,7 @@ class Endpoint:
     hooks: Sequence[Hook] = ()
     listener: ConnectionListener | None = None
     lateness: Lateness | None = None
+    fast: FastRequests | None = None
     async_permits: int = 65535
     oneway_permits: int = 65535
     high_water: int = 1 << 20

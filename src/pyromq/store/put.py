@@ -4,13 +4,14 @@
 in the same turn, it adds the queue entries. Its cost dominates the broker's, so there are two paths. The fast one is
 a loop without calls for short messages with IPv4 hosts that belong to no transaction. The general one, `_measure` and
 `_place`, takes any message, reports what is wrong with it and rolls to the next file. Both write the same bytes.
+Messages may also come as a `Run`, whose records compiled code makes; where it cannot, the run is taken apart.
 """
 
 from __future__ import annotations
 
 import struct
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -19,7 +20,7 @@ from pyromq.protocol import properties as props
 from pyromq.protocol import sysflag
 from pyromq.protocol.crc import crc32
 from pyromq.protocol.names import MAX_RETRY_TOPIC_LENGTH, MAX_TOPIC_LENGTH, is_retry_topic
-from pyromq.protocol.record import HEADS, MAGIC_V1, MAGIC_V2, PROPERTIES_LENGTH, TOPIC_LENGTH
+from pyromq.protocol.record import HEADS, MAGIC_V1, MAGIC_V2, PROPERTIES_LENGTH, TOPIC_LENGTH, MessageRecord
 
 from .commit_log import BLANK_SIZE
 from .format import ENTRY
@@ -29,8 +30,6 @@ from .tags import TAG_START
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from pyromq.protocol.record import MessageRecord
 
     from .commit_log import CommitLog
     from .index.index import IndexFiles
@@ -51,6 +50,33 @@ _LENGTHS = tuple(map(PROPERTIES_LENGTH.pack, range(props.MAX_LENGTH + 1)))  # of
 _NO_END = bytes(props.MAX_LENGTH + 1)  # no properties end with it
 # Transactions get no entries, and long hosts change the layout of the head.
 _GENERAL_ONLY = sysflag.HOSTS_MASK | sysflag.TRANSACTION_MASK
+
+
+class Run(Protocol):
+    """Messages for which compiled code makes records and entries, as the fast path here does. A unit of many queues."""
+
+    count: int
+    size: int  # bytes of all records
+    largest: int  # bytes of the largest
+    is_placed: bool
+    queues: list[ConsumeQueue]
+
+    def place(
+        self, position: int, now: int, marks: dict[ConsumeQueue, tuple[int, int, int]], for_index: bool
+    ) -> tuple[bytes, tuple[bytes, list[bytes], bytes, bytes] | None]:
+        """The records, for this place in the log; the queues get their entries and a mark. And what the index needs."""
+        ...
+
+    def units(self, record: type[MessageRecord]) -> list[Unit]:
+        """The same messages one by one; forgets that they were placed."""
+        ...
+
+
+def results_of(unit: Unit | Run) -> int:
+    """How many results `Appender.put` gave for this unit: one for each message, or one for a run that was placed."""
+    if isinstance(unit, tuple):
+        return len(unit[1])
+    return 1 if unit.is_placed else unit.count
 
 
 class PutStatus(Enum):
@@ -124,13 +150,16 @@ class Appender:
         # Body, properties and topic this small together break no limit.
         self._max_fast = min(size, props.MAX_LENGTH, self._log.file_size - BLANK_SIZE - _MAX_FIXED_SIZE)
 
-    def put(self, units: Sequence[Unit]) -> list[PutResult]:
-        """Store messages in this order; one result for each message, in the same order.
+    def put(self, units: Sequence[Unit | Run]) -> list[PutResult]:
+        """Store messages in this order; the results of each unit, see `results_of`, in the same order.
 
         Offsets and store times are assigned here, whatever the records say. Readers of a queue find its messages
         as soon as this returns. A unit is stored as a whole or not at all, as its results say. When a write fails,
         nothing after it is stored either: a message put after another that `fits` is never there without it.
         """
+        runs = [unit for unit in units if not isinstance(unit, tuple)]
+        if runs and not self._fit(units, runs):
+            units, runs = _taken_apart(units), []
         results: list[PutResult] = []
         try:
             return self._put(units, results)
@@ -138,8 +167,10 @@ class Appender:
             # Some value does not fit its field. Storing unit by unit finds out which.
             for queue, mark in self._batch.queues.items():
                 queue.reset(mark)
+            if runs:
+                return self.put(_taken_apart(units))
             del results[self._batch.first_result :]
-            return self._put_singly(units, results, str(exc))
+            return self._put_singly(cast("Sequence[Unit]", units), results, str(exc))
 
     def put_again(self, unit: Unit) -> list[PutResult]:
         """As `put`, for messages that were accepted before and may be longer than allowed now."""
@@ -173,7 +204,17 @@ class Appender:
                 return results + [results[-1]] * (sum(len(each[1]) for each in units) - len(results))
         return results
 
-    def _put(self, units: Sequence[Unit], results: list[PutResult]) -> list[PutResult]:
+    def _fit(self, units: Sequence[Unit | Run], runs: Sequence[Run]) -> bool:
+        """Whether all of this, with some runs in it, fits into the current file, and no message is too large."""
+        size = sum([run.size for run in runs])
+        if len(runs) < len(units):
+            try:
+                size += sum([self._measure(*unit)[0] for unit in units if isinstance(unit, tuple)])
+            except MessageRefused:
+                return False
+        return size <= self._log.room() - BLANK_SIZE and max([run.largest for run in runs]) < self._max_fast
+
+    def _put(self, units: Sequence[Unit | Run], results: list[PutResult]) -> list[PutResult]:
         log, tags_of, known_tags = self._log, self._tags.of_tag, self._tags.known
         pack_head, pack_entry = HEADS[0].pack, ENTRY.pack
         max_fast = self._max_fast
@@ -185,7 +226,15 @@ class Appender:
         limit = position + log.room() - BLANK_SIZE
         good_born_host = good_store_host = b""
         last_tag, last_code = _NO_END, 0
-        for queue, records in units:
+        for unit in units:
+            if not isinstance(unit, tuple):
+                written, for_index = unit.place(position, now, queues, self._index is not None)
+                batch.runs.append((len(pieces), for_index))
+                pieces.append(written)
+                results.append(PutResult(_OK, position, 0, now, unit.size))
+                position += unit.size
+                continue
+            queue, records = unit
             # The fast path: `_measure` and `_place` for nearly every message, with the least possible work.
             if queue.has_fast_path and (len(records) == 1 or self._are_fast(queue, records, limit - position)):
                 for record in records:
@@ -258,7 +307,7 @@ class Appender:
                 # What is placed so far goes into this file, the rest into the next.
                 failed = self._write(batch, results)
                 if failed is not None:
-                    return results + [failed] * (sum(len(unit[1]) for unit in units) - len(results))
+                    return results + [failed] * (sum(map(results_of, units)) - len(results))
                 batch = self._batch = _Batch(len(results), now)
                 pieces, queues = batch.pieces, batch.queues
                 try:
@@ -267,7 +316,7 @@ class Appender:
                     failed = PutResult(
                         PutStatus.CREATE_MAPPED_FILE_FAILED, error=f"cannot create a commit log file: {exc}"
                     )
-                    return results + [failed] * (sum(len(unit[1]) for unit in units) - len(results))
+                    return results + [failed] * (sum(map(results_of, units)) - len(results))
                 position = int(log.end)
                 limit = position + log.room() - BLANK_SIZE
             for record in records:
@@ -357,7 +406,7 @@ class Appender:
         self.last_timestamp = batch.store_time
         self.touched |= batch.queues
         if self._index is not None:
-            self._index.add_written(batch.for_index())
+            batch.index_in(self._index)
         return None
 
     def _measure(self, queue: ConsumeQueue, records: Sequence[MessageRecord]) -> tuple[int, bytes]:
@@ -400,7 +449,7 @@ def _with_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
 class _Batch:
     """One write: its bytes, and the queues as they were before it."""
 
-    __slots__ = ("first_result", "odd", "pieces", "queues", "store_time")
+    __slots__ = ("first_result", "odd", "pieces", "queues", "runs", "store_time")
 
     def __init__(self, first_result: int, store_time: int) -> None:
         self.first_result = first_result
@@ -409,13 +458,29 @@ class _Batch:
         self.queues: dict[ConsumeQueue, tuple[int, int, int]] = {}
         # Where records begin whose head is replaced for the index; None leaves the record out.
         self.odd: list[tuple[int, bytes | None]] = []
+        # Which pieces are the records of a run, and what the index needs of them.
+        self.runs: list[tuple[int, tuple[bytes, list[bytes], bytes, bytes] | None]] = []
 
-    def for_index(self) -> list[bytes]:
-        """The pieces of the records to index."""
-        pieces = self.pieces
+    def index_in(self, index: IndexFiles) -> None:
+        """Pass the records on to the index."""
+        pieces, runs = self.pieces, self.runs
         for at, head in reversed(self.odd):
             if head is None:
                 del pieces[at : at + PIECES]
+                runs = [(place - PIECES if place > at else place, parts) for place, parts in runs]
             else:
                 pieces[at] = head
-        return pieces
+        begin = 0
+        for at, parts in runs:
+            index.add_written(pieces[begin:at])
+            if parts is not None:
+                index.add_joined(*parts)
+            begin = at + 1
+        index.add_written(pieces[begin:] if runs else pieces)
+
+
+def _taken_apart(units: Sequence[Unit | Run]) -> list[Unit]:
+    apart: list[Unit] = []
+    for unit in units:
+        apart += [unit] if isinstance(unit, tuple) else unit.units(MessageRecord)
+    return apart

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from .check.findings import Finding
     from .get_result import GetResult
-    from .put import Unit
+    from .put import Run, Unit
     from .queues.consume_queue import ConsumeQueue
     from .queues.consume_queue_ext import Bitmap, ExtUnit
 
@@ -297,7 +297,7 @@ class MessageStore:
             return f"a flush failed: {self.flusher.error}; restart on a healthy disk"
         return next(iter(self.refusals.values()), None)
 
-    def put(self, units: Sequence[Unit]) -> list[PutResult]:
+    def put(self, units: Sequence[Unit | Run]) -> list[PutResult]:
         """Store messages, see `Appender.put`. StoreNotWritable if the store refuses messages at present."""
         self._check_writable()
         results = self._appender.put(units)

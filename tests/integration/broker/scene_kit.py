@@ -296,7 +296,7 @@ class Scene:
 async def running(folder, *sets, namesrv_addr=None, disk=None):
     """A broker in `folder`. When it has ended, no task of it is left and its store is in order.
 
-    Other brokers of the test may run on, so a task may also be theirs, with an answer for the one that went: it ends soon.
+    Other brokers of the test may run on, so a task may also be theirs, with an answer for the one that went.
     """
     before = asyncio.all_tasks()
     async with (

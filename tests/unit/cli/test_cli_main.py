@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pyromq import __version__
+from pyromq import __version__, _native
 from pyromq.cli.main import NOUNS, main, module_of
 
 
@@ -28,7 +28,7 @@ def test_help_lists_every_command_with_a_sentence(capsys, arguments):
 
 
 def test_the_version_is_that_of_the_package(capsys):
-    assert run(capsys, "--version") == (0, f"pyromq {__version__}\n", "")
+    assert run(capsys, "--version") == (0, f"pyromq {__version__}, {_native.state()}\n", "")
 
 
 def test_an_unknown_command_is_answered_with_the_nearest(capsys):

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyromq import _native
 from pyromq.errors import OffsetOutOfRange
 from pyromq.protocol.command import PROTOCOL_VERSION
 from pyromq.protocol.names import SCHEDULE_TOPIC
@@ -73,6 +74,7 @@ class RuntimeInfo:
             **self._disks(),
             **self._delayed(),
             "brokerActive": "true",
+            "hotPath": _native.state(),
             **({} if self._store.failure is None else {"storeFailure": self._store.failure}),
             **self._replication(),
             **(_NO_TIMERS if self._timers is None else self._timers.collect()),

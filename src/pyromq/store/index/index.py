@@ -197,6 +197,13 @@ class IndexFiles:
             self._properties += b"\x02"
             self._properties += b"\x02".join(pieces[4::PIECES])
 
+    def add_joined(self, heads: bytes, topics: list[bytes], sizes: bytes, properties: bytes) -> None:
+        """As `add_written`, for pieces that are joined: of the properties each begins with a separator."""
+        self._heads += heads
+        self._topics += topics
+        self._sizes += sizes
+        self._properties += properties
+
     def add_bulk(self, bulk: Bulk) -> None:
         """As `add`, for many records read back; pending ones come before them."""
         from .keys import key_hashes

@@ -1,0 +1,972 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""A run of sends: frames in; records, queue entries, keys to index and answers out, in one call each.
+
+    take      whole frames at the front of what a connection read, as far as they are usual sends
+    place     their records, one after the other, for a place in the commit log; with it their offsets and answers
+    answers   the frames of the answers, by connection
+
+A usual send is a SEND_MESSAGE_V2 (310) to a topic that is ready, whose header is ASCII and regular and whose properties
+ask for nothing special. Everything else is left alone, and whoever called hands it to the general path. So this is no
+second implementation of the protocol: in doubt it takes nothing. The twin is `SendProcessor._fast` with
+`Appender._put` and `SendReplies`, which store the same bytes and give the same answers.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.buffer cimport PyBUF_READ
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
+
+from pyromq.protocol import sysflag
+from pyromq.protocol.crc import crc32
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <string.h>
+    #if defined(__GLIBC__) || defined(__APPLE__) || defined(__FreeBSD__) || defined(__linux__)
+    #define pyromq_find memmem
+    void *memmem(const void *, size_t, const void *, size_t);
+    #else
+    static void *pyromq_find(const void *in, size_t size, const void *what, size_t length) {
+        const char *at = in, *end = at + size;
+        for (; length <= (size_t)(end - at); at++) {
+            at = memchr(at, *(const char *)what, end - at - length + 1);
+            if (at == NULL) return NULL;
+            if (!memcmp(at, what, length)) return (void *)at;
+        }
+        return NULL;
+    }
+    #endif
+    static inline void pyromq_put16(unsigned char *at, unsigned int v) { at[0] = v >> 8; at[1] = v; }
+    static inline void pyromq_put32(unsigned char *at, unsigned int v) {
+        v = __builtin_bswap32(v); memcpy(at, &v, 4);
+    }
+    static inline void pyromq_put64(unsigned char *at, unsigned long long v) {
+        v = __builtin_bswap64(v); memcpy(at, &v, 8);
+    }
+    static inline unsigned int pyromq_get32(const unsigned char *at) {
+        unsigned int v; memcpy(&v, at, 4); return __builtin_bswap32(v);
+    }
+    static inline unsigned int pyromq_get16(const unsigned char *at) { return at[0] << 8 | at[1]; }
+    """
+    const uint8_t *find "pyromq_find"(const uint8_t *text, size_t size, const char *what, size_t length)
+    void put16 "pyromq_put16"(uint8_t *at, uint32_t value)
+    void put32 "pyromq_put32"(uint8_t *at, uint32_t value)
+    void put64 "pyromq_put64"(uint8_t *at, uint64_t value)
+    uint32_t get32 "pyromq_get32"(const uint8_t *at)
+    uint32_t get16 "pyromq_get16"(const uint8_t *at)
+
+cdef enum:
+    SEND = 310
+    JSON = 0
+    BINARY = 1
+    ONEWAY = 2
+    HEAD = 88                # a record's head with IPv4 hosts
+    HOST = 8
+    ENTRY = 20
+    MAX_FRAME_TAKEN = 65536  # larger ones may be refused for their size
+    BINARY_HEAD = 17         # of a binary header, up to and with the length of the remark
+    MAX_SMALL = 1023         # as SendProcessor looks numbers up
+
+cdef uint32_t MAGIC = 0xDAA320A7
+# Bits of the system flag: messages of transactions get no entries, and long hosts change the layout.
+cdef int32_t SPECIAL_FLAGS = sysflag.HOSTS_MASK | sysflag.TRANSACTION_MASK
+
+cdef struct Text:
+    const uint8_t *at
+    Py_ssize_t size
+    bint escaped
+
+cdef struct Fields:
+    Text by_letter[26]       # the ext fields of one letter; NULL where there is none
+    int32_t code, flag, opaque
+
+cdef struct Message:
+    Py_ssize_t frame         # where its frame begins in what was read
+    Py_ssize_t body
+    Py_ssize_t properties    # as stored, in the arena
+    Py_ssize_t key           # its unique key, in the arena; -1 without one
+    int64_t born
+    int64_t physical         # known once it is placed
+    int64_t queue_offset
+    int32_t body_size, properties_size, key_size, size
+    int32_t source, slot, queue_id, flag, sys_flag, times, opaque, tags_code
+    uint8_t kind, oneway
+
+cdef struct Slot:            # a queue with messages of this run
+    int64_t next_offset
+    int64_t end
+    Py_ssize_t entries       # where its next entry goes
+    int32_t count
+    int64_t size
+
+
+cdef class Target:
+    """A topic that is ready for sends. `owner` counts what was stored."""
+
+    cdef bytes _topic, _field, _stamp
+    cdef list _queues
+    cdef int _multi_tag, _fixed_size
+    cdef object _owner
+    cdef int *_slots         # of each queue, in the run that `_run` counts
+    cdef int64_t *_run
+
+    def __cinit__(self, bytes topic, bytes topic_field, bytes stamp, list queues, int multi_tag, int fixed_size, owner):
+        cdef Py_ssize_t count = len(queues)
+        self._topic, self._field, self._stamp, self._queues = topic, topic_field, stamp, queues
+        self._multi_tag, self._fixed_size, self._owner = multi_tag, fixed_size, owner
+        self._slots = <int *>PyMem_Malloc(max(count, 1) * sizeof(int))
+        self._run = <int64_t *>PyMem_Malloc(max(count, 1) * sizeof(int64_t))
+        if self._slots is NULL or self._run is NULL:
+            raise MemoryError
+        memset(self._run, 0, max(count, 1) * sizeof(int64_t))
+
+    def __dealloc__(self):
+        PyMem_Free(self._slots)
+        PyMem_Free(self._run)
+
+
+cdef class Replies:
+    """What all answers have in common, see `SendReplies`."""
+
+    cdef bytes _json_before, _json_behind, _json_end, _binary_head, _binary_before
+
+    def __cinit__(self, bytes json_before, bytes json_behind, bytes json_end, bytes binary_head, bytes binary_before):
+        self._json_before, self._json_behind, self._json_end = json_before, json_behind, json_end
+        self._binary_head, self._binary_before = binary_head, binary_before
+
+
+cdef int64_t _runs = 0
+
+
+cdef class SendRun:
+    """Messages that arrived one after the other, from any number of connections. Stored as a whole or not at all."""
+
+    cdef Message *_messages
+    cdef Py_ssize_t _capacity
+    cdef uint8_t *_arena
+    cdef Py_ssize_t _arena_size, _arena_used
+    cdef Slot *_slots
+    cdef Py_ssize_t _slots_capacity
+    cdef list _sources       # (connection, what it read, its host)
+    cdef list _slot_queues, _slot_targets
+    cdef int64_t _number
+    cdef Target _last
+    cdef Replies _replies
+    cdef bytes _store_host
+    cdef bytes _answers
+    cdef list _answer_ends
+    cdef readonly Py_ssize_t count
+    cdef readonly int64_t size
+    cdef readonly int64_t largest
+    cdef readonly bint is_placed
+    cdef readonly Py_ssize_t taken  # by the last call of `take`
+    cdef readonly int kind          # of the header that came last
+
+    def __cinit__(self, Replies replies, bytes store_host):
+        global _runs
+        _runs += 1
+        self._number = _runs
+        self._replies, self._store_host = replies, store_host
+        if PyBytes_GET_SIZE(store_host) != HOST:
+            raise ValueError("the host of a run has eight bytes")
+        self._sources, self._slot_queues, self._slot_targets = [], [], []
+        self._answer_ends = []
+
+    def __dealloc__(self):
+        PyMem_Free(self._messages)
+        PyMem_Free(self._arena)
+        PyMem_Free(self._slots)
+
+    # Taking
+
+    def take(self, connection, bytes host, bytes data, Py_ssize_t pos, Py_ssize_t most, Py_ssize_t max_header,
+             dict targets, ready):
+        """Take the usual sends at the front of `data` from `pos` on, at most so many; gives where the rest begins.
+
+        A topic that is not in `targets` is asked from `ready`, which gives its target or None.
+        """
+        cdef const uint8_t *begin = <const uint8_t *>PyBytes_AS_STRING(data)
+        cdef Py_ssize_t available = PyBytes_GET_SIZE(data)
+        cdef Py_ssize_t size, header_size
+        cdef uint32_t word
+        cdef int source = len(self._sources)
+        cdef const uint8_t *frame
+        cdef Fields fields
+        cdef bint is_ours
+        self.taken = 0
+        if PyBytes_GET_SIZE(host) != HOST:
+            return pos
+        while self.taken < most and available - pos >= 8:
+            frame = begin + pos
+            size = <int32_t>get32(frame)
+            if size > MAX_FRAME_TAKEN or size < 4 or available - pos < size + 4:
+                break
+            word = get32(frame + 4)
+            header_size = word & 0xFFFFFF
+            if header_size > size - 4 or header_size > max_header or header_size == 0:
+                break
+            memset(&fields, 0, sizeof(Fields))
+            if word >> 24 == BINARY:
+                is_ours = read_binary(frame + 8, header_size, &fields)
+            elif word >> 24 == JSON:
+                is_ours = read_json(frame + 8, header_size, &fields)
+            else:
+                break
+            if not is_ours or fields.flag & ~ONEWAY:
+                break
+            if not self._add(&fields, begin, pos, header_size, size, source, word >> 24, targets, ready):
+                break
+            pos += size + 4
+            self.taken += 1
+        if self.taken:
+            self._sources.append((connection, data, host))
+            self.kind = self._messages[self.count - 1].kind
+        return pos
+
+    cdef bint _add(self, Fields *fields, const uint8_t *begin, Py_ssize_t pos, Py_ssize_t header_size, Py_ssize_t size,
+                   int source, uint8_t kind, dict targets, ready) except -1:
+        cdef Text topic = fields.by_letter[c"b" - c"a"]
+        cdef Text text = fields.by_letter[c"i" - c"a"]
+        cdef Text batch = fields.by_letter[c"m" - c"a"]
+        cdef int32_t queue_id = small(fields.by_letter[c"e" - c"a"], 0x7FFFFFF)
+        cdef int32_t sys_flag = small(fields.by_letter[c"f" - c"a"], MAX_SMALL)
+        cdef int32_t flag = small(fields.by_letter[c"h" - c"a"], MAX_SMALL)
+        cdef int32_t times = 0
+        cdef int64_t born = time_of(fields.by_letter[c"g" - c"a"])
+        cdef Target target = self._last
+        cdef Message *message
+        cdef Py_ssize_t stored
+        cdef bytes name
+        if topic.at is NULL or topic.escaped or queue_id < 0 or sys_flag < 0 or flag < 0 or born < 0:
+            return False
+        if fields.by_letter[c"j" - c"a"].at is not NULL:
+            times = small(fields.by_letter[c"j" - c"a"], MAX_SMALL)
+            if times < 0:
+                return False
+        if batch.at is not NULL and (batch.size != 5 or memcmp(batch.at, <const char *>b"false", 5) != 0):
+            return False
+        if sys_flag & SPECIAL_FLAGS:
+            return False
+        if (target is None or topic.size != PyBytes_GET_SIZE(target._topic)
+                or memcmp(topic.at, PyBytes_AS_STRING(target._topic), topic.size) != 0):
+            name = topic.at[:topic.size]
+            found = targets.get(name)
+            if found is None:
+                found = ready(name)
+            if found is None:
+                return False
+            target = self._last = <Target>found
+        if queue_id >= len(target._queues):
+            return False
+        if self.count == self._capacity:
+            self._grow_messages()
+        message = &self._messages[self.count]
+        message.tags_code = 0
+        stored = self._keep_properties(message, text, target._stamp, kind)
+        if stored < 0:
+            return False
+        message.frame = pos
+        message.body = pos + 8 + header_size
+        message.body_size = <int32_t>(size - 4 - header_size)
+        message.size = <int32_t>(target._fixed_size + message.body_size + stored)
+        message.born, message.flag, message.times, message.opaque = born, flag, times, fields.opaque
+        message.sys_flag = sys_flag | target._multi_tag
+        message.kind, message.oneway, message.source = kind, fields.flag & ONEWAY, source
+        message.queue_id = queue_id
+        message.slot = self._slot(target, queue_id)
+        self._slots[message.slot].count += 1
+        self._slots[message.slot].size += message.size
+        self.count += 1
+        self.size += message.size
+        if message.size > self.largest:
+            self.largest = message.size
+        return True
+
+    cdef int _slot(self, Target target, int32_t queue_id) except -1:
+        cdef int slot
+        cdef Slot *slots
+        if target._run[queue_id] == self._number:
+            return target._slots[queue_id]
+        slot = len(self._slot_queues)
+        if slot == self._slots_capacity:
+            self._slots_capacity = max(16, 2 * slot)
+            slots = <Slot *>PyMem_Realloc(self._slots, self._slots_capacity * sizeof(Slot))
+            if slots is NULL:
+                raise MemoryError
+            self._slots = slots
+        memset(&self._slots[slot], 0, sizeof(Slot))
+        self._slot_queues.append(target._queues[queue_id])
+        self._slot_targets.append(target)
+        target._run[queue_id] = self._number
+        target._slots[queue_id] = slot
+        return slot
+
+    cdef int _grow_messages(self) except -1:
+        cdef Py_ssize_t capacity = max(8, 2 * self._capacity)
+        cdef Message *messages = <Message *>PyMem_Realloc(self._messages, capacity * sizeof(Message))
+        if messages is NULL:
+            raise MemoryError
+        self._messages, self._capacity = messages, capacity
+        return 0
+
+    cdef int _reserve(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t size = self._arena_used + more
+        cdef uint8_t *arena
+        if size > self._arena_size:
+            size = max(2 * size, 1024)
+            arena = <uint8_t *>PyMem_Realloc(self._arena, size)
+            if arena is NULL:
+                raise MemoryError
+            self._arena, self._arena_size = arena, size
+        return 0
+
+    cdef Py_ssize_t _keep_properties(self, Message *message, Text text, bytes stamp, uint8_t kind) except -2:
+        """Put the properties into the arena as they are stored; gives their length, -1 if they are not usual."""
+        cdef Py_ssize_t stamp_size = PyBytes_GET_SIZE(stamp)
+        cdef Py_ssize_t size
+        cdef uint8_t *at
+        self._reserve(text.size + 1 + stamp_size)
+        at = self._arena + self._arena_used
+        if text.at is NULL:
+            size = 0
+        elif text.escaped:
+            size = unescape(at, text.at, text.size)
+            if size < 0:
+                return -1
+        else:
+            size = text.size
+            memcpy(at, text.at, size)
+        if (memchr(at, 0, size) is not NULL or find(at, size, b"CLUSTER", 7) is not NULL
+                or find(at, size, b"DELAY", 5) is not NULL or find(at, size, b"T", 1) is not NULL
+                and (find(at, size, b"TRAN_MSG", 8) is not NULL or find(at, size, b"TIMER_", 6) is not NULL)):
+            return -1
+        size = without_wait(at, size)
+        if size < 0:
+            return -1
+        message.properties = self._arena_used
+        if not find_key(at, size, &message.key, &message.key_size, kind == JSON):
+            return -1
+        if message.key >= 0:
+            message.key += self._arena_used
+        if not find_tag(at, size, &message.tags_code):
+            return -1
+        if size:
+            at[size] = 2
+            size += 1
+        memcpy(at + size, PyBytes_AS_STRING(stamp), stamp_size)
+        size += stamp_size
+        if size > 32767:
+            return -1
+        message.properties_size = <int32_t>size
+        self._arena_used += size
+        return size
+
+    # Placing
+
+    def place(self, int64_t position, int64_t now, dict marks, bint for_index):
+        """The records of all messages, for this place in the log; their entries go to the queues.
+
+        A queue that is not in `marks` yet is entered there as it was before. With it comes what the index needs of
+        them, see `IndexFiles.add_joined`.
+        """
+        cdef bytes records = PyBytes_FromStringAndSize(NULL, self.size)
+        cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(records)
+        cdef bytearray entries = bytearray(self.count * ENTRY)
+        cdef uint8_t *entry_at = <uint8_t *>PyByteArray_AS_STRING(entries)
+        cdef uint8_t *entry
+        cdef const uint8_t *body
+        cdef const uint8_t *host = NULL
+        cdef const uint8_t *store_host = <const uint8_t *>PyBytes_AS_STRING(self._store_host)
+        cdef Py_ssize_t slot, number, answered = 0, begin
+        cdef Py_ssize_t queues = len(self._slot_queues)
+        cdef Py_ssize_t source = -1, next_source = 0
+        cdef Message *message
+        cdef Slot *queue
+        cdef Target target
+        cdef Py_ssize_t field_size
+        cdef uint32_t crc
+        cdef const uint8_t *data = NULL
+        begin = 0
+        for slot in range(queues):
+            each = self._slot_queues[slot]
+            if each not in marks:
+                marks[each] = each.mark()
+            self._slots[slot].next_offset = each.next_offset
+            self._slots[slot].entries = begin
+            begin += self._slots[slot].count * ENTRY
+        for number in range(self.count):
+            message = &self._messages[number]
+            if message.source != source:
+                source = message.source
+                data = <const uint8_t *>PyBytes_AS_STRING(<bytes>(<tuple>self._sources[source])[1])
+                host = <const uint8_t *>PyBytes_AS_STRING(<bytes>(<tuple>self._sources[source])[2])
+            queue = &self._slots[message.slot]
+            target = <Target>self._slot_targets[message.slot]
+            body = data + message.body
+            message.physical, message.queue_offset = position, queue.next_offset
+            queue.next_offset += 1
+            queue.end = position + message.size
+            entry = entry_at + queue.entries
+            queue.entries += ENTRY
+            put64(entry, position)
+            put32(entry + 8, message.size)
+            put64(entry + 12, <uint64_t><int64_t>message.tags_code)
+
+            crc = <uint32_t>crc32(PyMemoryView_FromMemory(<char *>body, message.body_size, PyBUF_READ))
+            put32(at, message.size)
+            put32(at + 4, MAGIC)
+            put32(at + 8, crc & 0x7FFFFFFF)
+            put32(at + 12, message.queue_id)
+            put32(at + 16, message.flag)
+            put64(at + 20, message.queue_offset)
+            put64(at + 28, position)
+            put32(at + 36, message.sys_flag)
+            put64(at + 40, message.born)
+            memcpy(at + 48, host, HOST)
+            put64(at + 56, now)
+            memcpy(at + 64, store_host, HOST)
+            put32(at + 72, message.times)
+            put64(at + 76, 0)
+            put32(at + 84, message.body_size)
+            memcpy(at + HEAD, body, message.body_size)
+            at += HEAD + message.body_size
+            field_size = PyBytes_GET_SIZE(target._field)
+            memcpy(at, PyBytes_AS_STRING(target._field), field_size)
+            at += field_size
+            put16(at, message.properties_size)
+            memcpy(at + 2, self._arena + message.properties, message.properties_size)
+            at += 2 + message.properties_size
+            position += message.size
+        begin = 0
+        for slot in range(queues):
+            queue = &self._slots[slot]
+            each = self._slot_queues[slot]
+            each.add_all(entries if queues == 1 else entries[begin:queue.entries], queue.end)
+            begin = queue.entries
+        self._make_answers()
+        self.is_placed = True
+        return records, self._index_parts(records) if for_index else None
+
+    cdef tuple _index_parts(self, bytes records):
+        """Heads, topics with their lengths, lengths of properties, and the properties, each after a separator."""
+        cdef bytes heads = PyBytes_FromStringAndSize(NULL, self.count * HEAD)
+        cdef bytes sizes = PyBytes_FromStringAndSize(NULL, self.count * 2)
+        cdef bytes properties
+        cdef uint8_t *head_at = <uint8_t *>PyBytes_AS_STRING(heads)
+        cdef uint8_t *size_at = <uint8_t *>PyBytes_AS_STRING(sizes)
+        cdef uint8_t *at
+        cdef const uint8_t *record = <const uint8_t *>PyBytes_AS_STRING(records)
+        cdef list topics = []
+        cdef Py_ssize_t number, total = 0
+        cdef Message *message
+        for number in range(self.count):
+            total += 1 + self._messages[number].properties_size
+        properties = PyBytes_FromStringAndSize(NULL, total)
+        at = <uint8_t *>PyBytes_AS_STRING(properties)
+        for number in range(self.count):
+            message = &self._messages[number]
+            memcpy(head_at, record, HEAD)
+            put16(size_at, message.properties_size)
+            at[0] = 2
+            memcpy(at + 1, self._arena + message.properties, message.properties_size)
+            topics.append((<Target>self._slot_targets[message.slot])._field)
+            head_at += HEAD
+            size_at += 2
+            at += 1 + message.properties_size
+            record += message.size
+        return heads, topics, sizes, properties
+
+    cdef int _make_answers(self) except -1:
+        cdef Replies replies = self._replies
+        cdef Py_ssize_t most = 0, number
+        cdef Py_ssize_t json_size = 8 + len(replies._json_before) + len(replies._json_behind) + len(replies._json_end) + 160
+        cdef Py_ssize_t binary_size = 8 + len(replies._binary_head) + len(replies._binary_before) + 160
+        cdef Message *message
+        cdef uint8_t *at
+        cdef uint8_t *begin
+        cdef int32_t source = 0
+        cdef bytes buffer
+        for number in range(self.count):
+            message = &self._messages[number]
+            most += (json_size if message.kind == JSON else binary_size) + message.key_size
+        buffer = PyBytes_FromStringAndSize(NULL, most)
+        begin = at = <uint8_t *>PyBytes_AS_STRING(buffer)
+        for number in range(self.count):
+            message = &self._messages[number]
+            if message.source != source:
+                self._answer_ends.append(at - begin)
+                source = message.source
+            if message.oneway:
+                continue
+            at = self._json_answer(at, message) if message.kind == JSON else self._binary_answer(at, message)
+        self._answer_ends.append(at - begin)
+        self._answers = buffer
+        return 0
+
+    cdef uint8_t *_json_answer(self, uint8_t *frame, Message *message):
+        cdef uint8_t *at = frame + 8
+        at = put_bytes(at, self._replies._json_before)
+        at = put_hex(at, message.physical)
+        at = put_text(at, b'","queueId":"', 13)
+        at = put_number(at, message.queue_id)
+        at = put_text(at, b'","queueOffset":"', 17)
+        at = put_number(at, message.queue_offset)
+        at = put_text(at, b'"', 1)
+        if message.key >= 0:
+            at = put_text(at, b',"transactionId":"', 18)
+            memcpy(at, self._arena + message.key, message.key_size)
+            at = put_text(at + message.key_size, b'"', 1)
+        at = put_bytes(at, self._replies._json_behind)
+        at = put_number(at, message.opaque)
+        at = put_bytes(at, self._replies._json_end)
+        put32(frame, <uint32_t>(at - frame - 4))
+        put32(frame + 4, <uint32_t>(at - frame - 8))
+        return at
+
+    cdef uint8_t *_binary_answer(self, uint8_t *frame, Message *message):
+        cdef uint8_t *head = frame + 8
+        cdef uint8_t *ext
+        cdef uint8_t *at
+        cdef uint8_t *digits
+        at = put_bytes(head, self._replies._binary_head)
+        put32(head + 5, message.opaque)
+        ext = at
+        at = put_bytes(at, self._replies._binary_before)
+        at = put_hex(at, message.physical)
+        at = put_text(at, b"\0\x07queueId", 9)
+        digits = at + 4
+        at = put_number(digits, message.queue_id)
+        put32(digits - 4, <uint32_t>(at - digits))
+        at = put_text(at, b"\0\x0bqueueOffset", 13)
+        digits = at + 4
+        at = put_number(digits, message.queue_offset)
+        put32(digits - 4, <uint32_t>(at - digits))
+        if message.key >= 0:
+            at = put_text(at, b"\0\x0dtransactionId", 15)
+            put32(at, message.key_size)
+            memcpy(at + 4, self._arena + message.key, message.key_size)
+            at += 4 + message.key_size
+        put32(ext - 4, <uint32_t>(at - ext))
+        put32(frame, <uint32_t>(at - frame - 4))
+        put32(frame + 4, <uint32_t>(1 << 24 | (at - head)))
+        return at
+
+    # Afterwards
+
+    @property
+    def queues(self):
+        """The queues with messages of this run."""
+        return self._slot_queues
+
+    def answers(self):
+        """Each connection with the frames of its answers, joined. Known once the messages are placed."""
+        cdef list answers = []
+        cdef Py_ssize_t begin = 0, end, number
+        for number in range(len(self._answer_ends)):
+            end = self._answer_ends[number]
+            if end > begin:
+                answers.append(((<tuple>self._sources[number])[0], self._answers[begin:end]))
+            begin = end
+        return answers
+
+    def stored(self):
+        """For each queue: the owner of its topic, how many messages it got, and their bytes in the log."""
+        cdef Py_ssize_t slot
+        return [((<Target>self._slot_targets[slot])._owner, self._slots[slot].count, self._slots[slot].size)
+                for slot in range(len(self._slot_queues))]
+
+    def frames(self):
+        """Each message's connection, frame, owner, offset in the log, offset in its queue, queue and size, in order."""
+        cdef Py_ssize_t number
+        cdef Message *message
+        cdef list frames = []
+        cdef bytes data
+        for number in range(self.count):
+            message = &self._messages[number]
+            connection, data, _ = self._sources[message.source]
+            frame = data[message.frame : message.body + message.body_size]
+            owner = (<Target>self._slot_targets[message.slot])._owner
+            frames.append(
+                (connection, frame, owner, message.physical, message.queue_offset, message.queue_id, message.size)
+            )
+        return frames
+
+    def units(self, record):
+        """The messages as queues with a `record` each, as the general path of the store takes them."""
+        cdef Py_ssize_t number
+        cdef Message *message
+        cdef Target target
+        cdef bytes data, body, properties
+        cdef list units = []
+        self.is_placed = False
+        self._answer_ends.clear()
+        for number in range(self.count):
+            message = &self._messages[number]
+            target = <Target>self._slot_targets[message.slot]
+            _, data, host = self._sources[message.source]
+            queue = self._slot_queues[message.slot]
+            body = data[message.body : message.body + message.body_size]
+            properties = (self._arena + message.properties)[:message.properties_size]
+            units.append((queue, (record(
+                queue.topic, body, properties, message.queue_id, message.flag, 0, 0, message.sys_flag, message.born,
+                host, 0, self._store_host, message.times,
+            ),)))
+        return units
+
+
+# Headers
+
+
+cdef bint read_binary(const uint8_t *header, Py_ssize_t size, Fields *fields):
+    cdef const uint8_t *at = header + BINARY_HEAD
+    cdef const uint8_t *end = header + size
+    cdef const uint8_t *key
+    cdef Py_ssize_t key_size, value_size
+    cdef Text *field
+    if size < BINARY_HEAD + 4 or get16(header) != SEND or get32(header + 13) != 0:
+        return False
+    fields.opaque = <int32_t>get32(header + 5)
+    fields.flag = <int32_t>get32(header + 9)
+    if <int32_t>get32(at) != end - at - 4 or not is_ascii(at + 4, end - at - 4):
+        return False
+    at += 4
+    while at < end:
+        if end - at < 6:
+            return False
+        key_size = <short>get16(at)
+        key = at + 2
+        if key_size <= 0 or key_size > end - key - 4:
+            return False
+        value_size = <int32_t>get32(key + key_size)
+        at = key + key_size + 4
+        if value_size <= 0 or value_size > end - at:
+            return False
+        if key_size == 1 and c"a" <= key[0] <= c"z":
+            field = &fields.by_letter[key[0] - c"a"]
+            if field.at is not NULL:
+                return False
+            field.at, field.size = at, value_size
+        at += value_size
+    return True
+
+
+cdef bint read_json(const uint8_t *at, Py_ssize_t size, Fields *fields):
+    cdef const uint8_t *end = at + size
+    cdef Text name, value
+    cdef int32_t number
+    cdef int seen = 0, bit
+    if size < 2 or at[0] != c"{" or not is_ascii(at, size):
+        return False
+    at += 1
+    while True:
+        at = read_string(at, end, &name)
+        if at is NULL or name.escaped or at >= end or at[0] != c":":
+            return False
+        at += 1
+        if at >= end:
+            return False
+        if name.size == 9 and memcmp(name.at, <const char *>b"extFields", 9) == 0:
+            bit = 1
+            at = read_ext(at, end, fields)
+            if at is NULL:
+                return False
+        elif at[0] == c'"':
+            bit = 0
+            at = read_string(at, end, &value)
+            if at is NULL or name.size == 4 or name.size == 6:  # code, flag or opaque as text
+                return False
+        else:
+            at = read_integer(at, end, &number)
+            if at is NULL:
+                return False
+            bit = 0
+            if name.size == 4 and memcmp(name.at, <const char *>b"code", 4) == 0:
+                bit, fields.code = 2, number
+            elif name.size == 4 and memcmp(name.at, <const char *>b"flag", 4) == 0:
+                bit, fields.flag = 4, number
+            elif name.size == 6 and memcmp(name.at, <const char *>b"opaque", 6) == 0:
+                bit, fields.opaque = 8, number
+            elif not (name.size == 7 and memcmp(name.at, <const char *>b"version", 7) == 0):
+                return False
+        if seen & bit:
+            return False
+        seen |= bit
+        if at >= end:
+            return False
+        if at[0] == c"}":
+            return at + 1 == end and seen & 3 == 3 and fields.code == SEND
+        if at[0] != c",":
+            return False
+        at += 1
+
+
+cdef const uint8_t *read_ext(const uint8_t *at, const uint8_t *end, Fields *fields):
+    cdef Text name, value
+    cdef Text *field
+    if end - at < 2 or at[0] != c"{":
+        return NULL
+    at += 1
+    while True:
+        at = read_string(at, end, &name)
+        if at is NULL or name.escaped or end - at < 2 or at[0] != c":":
+            return NULL
+        at = read_string(at + 1, end, &value)
+        if at is NULL or at >= end:
+            return NULL
+        if name.size == 1 and c"a" <= name.at[0] <= c"z":
+            field = &fields.by_letter[name.at[0] - c"a"]
+            if field.at is not NULL:
+                return NULL
+            field[0] = value
+        if at[0] == c"}":
+            return at + 1
+        if at[0] != c",":
+            return NULL
+        at += 1
+
+
+cdef const uint8_t *read_string(const uint8_t *at, const uint8_t *end, Text *text):
+    """The text between two quotes, and what follows; NULL if there is none."""
+    if at >= end or at[0] != c'"':
+        return NULL
+    at += 1
+    text.at, text.escaped = at, False
+    while at < end:
+        if at[0] == c'"':
+            text.size = at - text.at
+            return at + 1
+        if at[0] == c"\\":
+            text.escaped = True
+            at += 1
+        elif at[0] < 32:
+            return NULL
+        at += 1
+    return NULL
+
+
+cdef const uint8_t *read_integer(const uint8_t *at, const uint8_t *end, int32_t *number):
+    cdef bint negative = at < end and at[0] == c"-"
+    cdef const uint8_t *first
+    cdef int64_t value = 0
+    if negative:
+        at += 1
+    first = at
+    while at < end and c"0" <= at[0] <= c"9" and at - first < 11:
+        value = 10 * value + at[0] - c"0"
+        at += 1
+    if at == first or at - first > 1 and first[0] == c"0" or negative and value == 0:
+        return NULL
+    if negative:
+        value = -value
+    if value != <int32_t>value:
+        return NULL
+    number[0] = <int32_t>value
+    return at
+
+
+cdef Py_ssize_t unescape(uint8_t *into, const uint8_t *at, Py_ssize_t size):
+    """Undo the escapes of a JSON string; -1 if one is not usual."""
+    cdef const uint8_t *end = at + size
+    cdef uint8_t *begin = into
+    cdef const uint8_t *next
+    cdef int digit, value, number
+    while at < end:
+        next = <const uint8_t *>memchr(at, c"\\", end - at)
+        if next is NULL:
+            next = end
+        memcpy(into, at, next - at)
+        into += next - at
+        if next == end:
+            break
+        at = next + 2
+        if at > end:
+            return -1
+        if next[1] == c"u":
+            if end - at < 4:
+                return -1
+            value = 0
+            for number in range(4):
+                digit = at[number]
+                if c"0" <= digit <= c"9":
+                    digit -= c"0"
+                elif c"a" <= digit <= c"f":
+                    digit -= c"a" - 10
+                elif c"A" <= digit <= c"F":
+                    digit -= c"A" - 10
+                else:
+                    return -1
+                value = value << 4 | digit
+            if value >= 128:
+                return -1
+            into[0] = value
+            at += 4
+        elif next[1] == c'"' or next[1] == c"\\" or next[1] == c"/":
+            into[0] = next[1]
+        elif next[1] == c"n":
+            into[0] = 10
+        elif next[1] == c"t":
+            into[0] = 9
+        else:
+            return -1
+        into += 1
+    return into - begin
+
+
+# Fields
+
+
+cdef bint is_ascii(const uint8_t *at, Py_ssize_t size):
+    cdef uint64_t bits = 0, word
+    cdef Py_ssize_t number = 0
+    while number + 8 <= size:
+        memcpy(&word, at + number, 8)
+        bits |= word
+        number += 8
+    while number < size:
+        bits |= at[number]
+        number += 1
+    return not bits & 0x8080808080808080
+
+
+cdef int32_t small(Text text, int32_t most):
+    """A number without a sign or zeros before it; -1 if it is none, or too large."""
+    cdef Py_ssize_t number
+    cdef int32_t value = 0
+    if text.at is NULL or not 0 < text.size < 10 or text.size > 1 and text.at[0] == c"0":
+        return -1
+    for number in range(text.size):
+        if not c"0" <= text.at[number] <= c"9":
+            return -1
+        value = 10 * value + text.at[number] - c"0"
+    return value if value <= most else -1
+
+
+cdef int64_t time_of(Text text):
+    cdef Py_ssize_t number
+    cdef int64_t value = 0
+    if text.at is NULL or not 0 < text.size < 19:
+        return -1
+    for number in range(text.size):
+        if not c"0" <= text.at[number] <= c"9":
+            return -1
+        value = 10 * value + text.at[number] - c"0"
+    return value
+
+
+cdef Py_ssize_t without_wait(uint8_t *text, Py_ssize_t size):
+    """Take out a WAIT that is true, and a separator at the end; -1 if there is another WAIT."""
+    cdef uint8_t *at = <uint8_t *>find(text, size, b"WAIT\x01", 5)
+    cdef uint8_t *end = text + size
+    cdef uint8_t *behind
+    if at is not NULL:
+        behind = at + 9
+        if behind > end or memcmp(at + 5, <const char *>b"true", 4) != 0 or behind < end and behind[0] != 2:
+            return -1
+        if find(behind, end - behind, b"WAIT\x01", 5) is not NULL:
+            return -1
+        if at == text:
+            if behind < end:
+                behind += 1
+        elif (at - 1)[0] == 2:
+            at -= 1
+        else:
+            return -1
+        memmove(at, behind, end - behind)
+        size = at - text + (end - behind)
+    if size and text[size - 1] == 2:
+        size -= 1
+    return size
+
+
+cdef bint find_key(const uint8_t *text, Py_ssize_t size, Py_ssize_t *key, int32_t *key_size, bint for_json):
+    """Where the unique key lies; -1 without one. False if an answer in JSON would have to escape it."""
+    cdef const uint8_t *at = NULL
+    cdef const uint8_t *end
+    cdef Py_ssize_t number
+    key[0], key_size[0] = -1, 0
+    if size >= 9 and memcmp(text, <const char *>b"UNIQ_KEY\x01", 9) == 0:
+        at = text + 9
+    else:
+        at = find(text, size, b"\x02UNIQ_KEY\x01", 10)
+        if at is NULL:
+            return True
+        at += 10
+    end = <const uint8_t *>memchr(at, 2, text + size - at)
+    if end is NULL:
+        end = text + size
+    key[0], key_size[0] = at - text, <int32_t>(end - at)
+    if for_json:
+        for number in range(end - at):
+            if at[number] < 32 or at[number] == c'"' or at[number] == c"\\" or at[number] == 127:
+                return False
+    return True
+
+
+cdef bint find_tag(const uint8_t *text, Py_ssize_t size, int32_t *code):
+    """The hash of the tag, 0 without one. False if there are several."""
+    cdef const uint8_t *at = text
+    cdef const uint8_t *end = text + size
+    cdef uint32_t value = 0
+    cdef bint found = False
+    while True:
+        at = find(at, end - at, b"TAGS\x01", 5)
+        if at is NULL:
+            break
+        at += 5
+        if at - 5 != text and (at - 6)[0] != 2:
+            continue
+        if found:
+            return False
+        found = True
+        while at < end and at[0] != 2:
+            value = 31 * value + at[0]
+            at += 1
+    code[0] = <int32_t>value
+    return True
+
+
+# Answers
+
+
+cdef inline uint8_t *put_text(uint8_t *at, const char *text, Py_ssize_t size):
+    memcpy(at, text, size)
+    return at + size
+
+
+cdef inline uint8_t *put_bytes(uint8_t *at, bytes text):
+    memcpy(at, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+    return at + PyBytes_GET_SIZE(text)
+
+
+cdef uint8_t *put_number(uint8_t *at, int64_t number):
+    cdef uint8_t digits[24]
+    cdef int count = 0
+    cdef uint64_t value = <uint64_t>number
+    if number < 0:
+        at[0] = c"-"
+        at += 1
+        value = 0 - value
+    while True:
+        digits[count] = c"0" + value % 10
+        count += 1
+        value //= 10
+        if not value:
+            break
+    while count:
+        count -= 1
+        at[0] = digits[count]
+        at += 1
+    return at
+
+
+cdef uint8_t *put_hex(uint8_t *at, int64_t number):
+    cdef int digit
+    for digit in range(16):
+        at[digit] = b"0123456789ABCDEF"[(<uint64_t>number >> (60 - 4 * digit)) & 15]
+    return at + 16

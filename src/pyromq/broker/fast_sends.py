@@ -1,0 +1,128 @@
+"""The fast path of whole reads: sends that compiled code takes from what a connection read, stores and answers.
+
+`SendRun` (pyromq._native) takes the usual sends and leaves the others to `SendProcessor`, which is its twin: the two
+store the same bytes and give the same answers (tests/property/test_native_sends.py). Here is what both share: which
+topics are ready, when to look again, and what is told to whom.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyromq import _native
+from pyromq.protocol.command import SerializeType
+from pyromq.protocol.frame import FrameDecoder
+from pyromq.store import PutResult, PutStatus
+
+from .send import born_host
+from .send_replies import SendReplies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyromq._native.send_run import SendRun
+    from pyromq.remoting import Connection
+
+    from .context import Context, Tables
+    from .send import SendProcessor
+
+_compiled = _native.module("send_run")
+_HOST_LENGTH = 8
+_KINDS = tuple(SerializeType)
+
+
+def fast_sends(context: Context, tables: Tables, sends: SendProcessor) -> FastSends | None:
+    """The fast path, where it is compiled and this broker's address is one of IPv4."""
+    if _compiled is None or len(context.store_host) != _HOST_LENGTH:
+        return None
+    return FastSends(context, tables, sends)
+
+
+class FastSends:
+    """Takes usual sends for `sends`, which has the topics that are ready."""
+
+    def __init__(self, context: Context, tables: Tables, sends: SendProcessor) -> None:
+        self._appends = context.appends
+        self._gate = context.gate
+        self._live = context.live
+        self._topics = tables.topics
+        self._store_host = context.store_host
+        self._sends = sends
+        self.taken = 0
+        self._run: SendRun | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin without a topic: settings or topics have changed."""
+        assert _compiled is not None
+        config = self._config = self._live.config
+        self._version = self._topics.data_version
+        self._capacity = 0 if config.is_slave else config.send_queue_capacity
+        self._replies = _compiled.Replies(*SendReplies(self._store_host, config.region_id, config.trace_on).parts())
+        self._targets: dict[bytes, object] = {}
+
+    def forget(self) -> None:
+        """The queues of a topic are gone."""
+        self._targets.clear()
+        self._appends.open_run = None
+
+    def take(self, connection: Connection, data: bytes, at: int, most: int, max_header: int) -> int:
+        """See `FastRequests`."""
+        if self._version is not self._topics.data_version or self._config is not self._live.config:
+            self._begin()
+        self.taken = 0
+        if self._gate.waiting >= self._capacity:
+            return at
+        run = self._run
+        is_new = run is None or self._appends.open_run is not run
+        if run is None or is_new:
+            assert _compiled is not None
+            run = self._run = _compiled.SendRun(self._replies, self._store_host)
+        host = connection.context or born_host(connection)
+        end = run.take(connection, host, data, at, most, max_header, self._targets, self._ready)
+        taken = self.taken = run.taken
+        if taken:
+            connection.serialize = _KINDS[run.kind]
+            if is_new:
+                self._appends.put_run(run, partial(self._stored, run))
+        return end
+
+    def _ready(self, topic: bytes) -> object | None:
+        """A topic as `SendRun` needs it; None if its messages take another path."""
+        assert _compiled is not None
+        target = self._sends.ready(topic.decode())
+        if target is None:
+            return None
+        queues = list(target.queues.values())
+        if not all(queue.has_fast_path for queue in queues):
+            return None
+        first = queues[0]
+        stamp = target.stamp.encode()
+        ready: object = _compiled.Target(
+            topic, first.topic_field, stamp, queues, target.multi_tag, first.fixed_size, target
+        )
+        self._targets[topic] = ready
+        return ready
+
+    def _stored(self, run: SendRun, results: Sequence[PutResult]) -> None:
+        """All messages of a run have these results, or a placed run has this one."""
+        if run.is_placed and results[0].status is PutStatus.PUT_OK:
+            for target, count, size in run.stored():
+                target.stored += count
+                target.stored_bytes += size
+            for connection, frames in run.answers():
+                connection.send_reply_frame(frames)
+            return
+        # Something is wrong, or at least unusual: tell each sender by the general path.
+        for number, (connection, frame, target, physical, queue_offset, queue_id, size) in enumerate(run.frames()):
+            if run.is_placed:
+                common = results[0]
+                result = PutResult(common.status, physical, queue_offset, common.store_timestamp, size, common.error)
+            else:
+                result = results[number % len(results)]
+            decoder = FrameDecoder()
+            decoder.feed(frame)
+            request = decoder.next()
+            assert request is not None
+            self._sends.answer(connection, request, target, queue_id, result)
