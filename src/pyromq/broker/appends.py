@@ -65,13 +65,18 @@ class Appends:
         self._units.append((queue, records))
         self._stored.append((stored, wait))
 
-    def put_run(self, run: Run, stored: Stored) -> None:
-        """Store the messages of a run, with those that it gets until something else is put. All senders wait."""
-        if not self._units:
+    def put_run(self, run: Run, stored: Stored, *, now: bool = False) -> None:
+        """Store the messages of a run, with those that it gets until something else is put. All senders wait.
+
+        With `now` the turn ends here.
+        """
+        if not self._units and not now:
             self._loop.call_soon(self.flush)
         self.open_run = run
         self._units.append(run)
         self._stored.append((stored, True))
+        if now:
+            self.flush()
 
     def put_again(self, queue: ConsumeQueue, record: MessageRecord) -> PutResult:
         """Store a message, now, that was accepted when longer messages were allowed."""

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _compiled = _native.module("send_run")
 _HOST_LENGTH = 8
 _KINDS = tuple(SerializeType)
+# Reads of one connection in a row after which there is nobody else to wait for: what comes then is stored and answered
+# in the turn that reads it.
+_ALONE = 8
 
 
 def fast_sends(context: Context, tables: Tables, sends: SendProcessor) -> FastSends | None:
@@ -51,6 +54,8 @@ class FastSends:
         self._sends = sends
         self.taken = 0
         self._run: SendRun | None = None
+        self._last: Connection | None = None  # whose sends were taken last
+        self._in_a_row = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -84,8 +89,15 @@ class FastSends:
         taken = self.taken = run.taken
         if taken:
             connection.serialize = _KINDS[run.kind]
+            if connection is self._last:
+                self._in_a_row += 1
+            else:
+                self._last, self._in_a_row = connection, 0
+            is_alone = self._in_a_row > _ALONE
             if is_new:
-                self._appends.put_run(run, partial(self._stored, run))
+                self._appends.put_run(run, partial(self._stored, run), now=is_alone)
+            elif is_alone:
+                self._appends.flush()
         return end
 
     def _ready(self, topic: bytes) -> object | None:
@@ -112,7 +124,7 @@ class FastSends:
                 target.stored += count
                 target.stored_bytes += size
             for connection, frames in run.answers():
-                connection.send_reply_frame(frames)
+                connection.send_now(frames)
             return
         # Something is wrong, or at least unusual: tell each sender by the general path.
         for number, (connection, frame, target, physical, queue_offset, queue_id, size) in enumerate(run.frames()):

@@ -151,14 +151,19 @@ class FrameDecoder:
         return command
 
     def hand_over(self, take: Callable[[T, bytes, int, int, int], int], whom: T, most: int) -> bool:
-        """Let `take` have the whole frames at the front, at most so many; False if there is none.
+        """Let `take` have the whole frames at the front, at most so many; False if nothing is left for `next`.
 
         It is told for whom, given bytes and where to begin, how many it may take and how long a header may be, and
         says where it ended.
         """
         if self._tail and not self._tail_is_whole():
             return False
-        self._pos = take(whom, self._buffer, self._pos, most, self._max_header)
+        buffer = self._buffer
+        end = take(whom, buffer, self._pos, most, self._max_header)
+        if end == len(buffer):
+            self._buffer, self._pos = b"", 0
+            return False
+        self._pos = end
         return True
 
     @property

@@ -273,6 +273,13 @@ class Connection(asyncio.Protocol):
                 self._cut_off_if_deaf()
         return True
 
+    def send_now(self, frames: bytes) -> None:
+        """Send replies that are already frames, all that there are for this tick. Hooks do not see them."""
+        if not self.closed:
+            self._writer.write_now(frames)
+            if self._blocked is not None:
+                self._cut_off_if_deaf()
+
     def _write(self, pieces: Sequence[bytes | memoryview]) -> None:
         self._writer.write(pieces)
         if self._blocked is not None:
@@ -425,7 +432,9 @@ class Connection(asyncio.Protocol):
             if self._held or self.closed:
                 return
             try:
-                if fast is not None and self._decoder.hand_over(fast.take, self, left):
+                if fast is not None:
+                    if not self._decoder.hand_over(fast.take, self, left):
+                        return
                     left -= fast.taken
                 left -= 1
                 command = next_command()

@@ -47,6 +47,14 @@ class TickWriter:
         if self._size > self._limit:
             self.flush()
 
+    def write_now(self, frames: bytes) -> None:
+        """As `write_frame`, without waiting for others of this tick."""
+        if self._pieces:
+            self.write_frame(frames)
+        elif not self._transport.is_closing():
+            self._written += len(frames)
+            self._transport.write(frames)
+
     @property
     def unsent(self) -> int:
         """Bytes that the system has not taken yet."""
