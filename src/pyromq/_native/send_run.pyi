@@ -17,6 +17,11 @@ class Target:
         owner: Any,
     ) -> Target: ...
 
+class Pass:
+    def __new__(cls, secret: bytes) -> Pass: ...
+
+def use_sha1(init: int, update: int, final: int) -> None: ...
+
 class Replies:
     def __new__(
         cls, json_before: bytes, json_behind: bytes, json_end: bytes, binary_head: bytes, binary_before: bytes
@@ -42,6 +47,7 @@ class SendRun:
         max_header: int,
         targets: dict[bytes, Any],
         ready: Callable[[bytes], object | None],
+        admit: Callable[[Any, bytes, bytes], Pass | None] | None = None,
     ) -> int: ...
     def place(
         self, position: int, now: int, marks: dict[ConsumeQueue, tuple[int, int, int]], for_index: bool

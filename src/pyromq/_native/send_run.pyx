@@ -72,6 +72,10 @@ cdef enum:
     MAX_FRAME_TAKEN = 65536  # larger ones may be refused for their size
     BINARY_HEAD = 17         # of a binary header, up to and with the length of the remark
     MAX_SMALL = 1023         # as SendProcessor looks numbers up
+    BLOCK = 64               # of SHA-1
+    DIGEST = 20
+    CONTEXT = 128            # bytes for the state of a hash; OpenSSL's has 96
+    SIGNATURE = 28           # characters of a digest in base 64
 
 cdef uint32_t MAGIC = 0xDAA320A7
 # Bits of the system flag: messages of transactions get no entries, and long hosts change the layout.
@@ -84,6 +88,8 @@ cdef struct Text:
 
 cdef struct Fields:
     Text by_letter[26]       # the ext fields of one letter; NULL where there is none
+    Text access_key, signature
+    bint others              # whether there are any besides
     int32_t code, flag, opaque
 
 cdef struct Message:
@@ -141,6 +147,80 @@ cdef class Replies:
         self._binary_head, self._binary_before = binary_head, binary_before
 
 
+# SHA-1 of OpenSSL, as `use_sha1` found it; NULL without it.
+ctypedef int (*Sha1Init)(void *)
+ctypedef int (*Sha1Update)(void *, const void *, size_t)
+ctypedef int (*Sha1Final)(uint8_t *, void *)
+cdef Sha1Init sha1_init = NULL
+cdef Sha1Update sha1_update = NULL
+cdef Sha1Final sha1_final = NULL
+
+
+def use_sha1(size_t init, size_t update, size_t final):
+    """Sign with these functions of a library that is loaded: SHA1_Init, SHA1_Update and SHA1_Final."""
+    global sha1_init, sha1_update, sha1_final
+    sha1_init, sha1_update, sha1_final = <Sha1Init>init, <Sha1Update>update, <Sha1Final>final
+
+
+cdef class Pass:
+    """Lets sends of one account to one topic pass that are signed with its secret."""
+
+    cdef uint8_t _inner[CONTEXT]
+    cdef uint8_t _outer[CONTEXT]
+
+    def __cinit__(self, bytes secret):
+        cdef uint8_t pad[BLOCK]
+        cdef uint8_t key[BLOCK]
+        cdef int number
+        if sha1_init is NULL:
+            raise ValueError("there is no SHA-1 to sign with")
+        memset(key, 0, BLOCK)
+        if PyBytes_GET_SIZE(secret) > BLOCK:
+            sha1_init(self._inner)
+            sha1_update(self._inner, PyBytes_AS_STRING(secret), PyBytes_GET_SIZE(secret))
+            sha1_final(key, self._inner)
+        else:
+            memcpy(key, PyBytes_AS_STRING(secret), PyBytes_GET_SIZE(secret))
+        for number in range(BLOCK):
+            pad[number] = key[number] ^ 0x36
+        sha1_init(self._inner)
+        sha1_update(self._inner, pad, BLOCK)
+        for number in range(BLOCK):
+            pad[number] = key[number] ^ 0x5C
+        sha1_init(self._outer)
+        sha1_update(self._outer, pad, BLOCK)
+
+    cdef bint admits(self, Fields *fields, const uint8_t *text, Py_ssize_t text_size, const uint8_t *body,
+                     Py_ssize_t body_size):
+        """Whether the signature is that of these fields, in the order of their names, and the body."""
+        cdef uint8_t context[CONTEXT]
+        cdef uint8_t digest[DIGEST + 1]
+        cdef uint8_t differs = 0
+        cdef int letter, number
+        cdef uint32_t three
+        memcpy(context, self._inner, CONTEXT)
+        sha1_update(context, fields.access_key.at, fields.access_key.size)
+        for letter in range(26):
+            if letter == c"i" - c"a":
+                sha1_update(context, text, text_size)
+            elif fields.by_letter[letter].at is not NULL:
+                sha1_update(context, fields.by_letter[letter].at, fields.by_letter[letter].size)
+        sha1_update(context, body, body_size)
+        sha1_final(digest, context)
+        memcpy(context, self._outer, CONTEXT)
+        sha1_update(context, digest, DIGEST)
+        sha1_final(digest, context)
+        digest[DIGEST] = 0
+        for number in range(7):  # 20 bytes are 27 characters in base 64, and one to fill up
+            three = digest[3 * number] << 16 | digest[3 * number + 1] << 8 | digest[3 * number + 2]
+            for letter in range(4):
+                differs |= fields.signature.at[4 * number + letter] ^ (
+                    c"=" if number == 6 and letter == 3 else BASE_64[three >> (18 - 6 * letter) & 63]
+                )
+        return differs == 0
+
+
+cdef const char *BASE_64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 cdef int64_t _runs = 0
 
 
@@ -157,6 +237,10 @@ cdef class SendRun:
     cdef list _slot_queues, _slot_targets
     cdef int64_t _number
     cdef Target _last
+    cdef Pass _pass          # that of the message before
+    cdef Target _pass_target
+    cdef bytes _pass_key
+    cdef int _pass_source
     cdef Replies _replies
     cdef bytes _store_host
     cdef bytes _answers
@@ -186,10 +270,11 @@ cdef class SendRun:
     # Taking
 
     def take(self, connection, bytes host, bytes data, Py_ssize_t pos, Py_ssize_t most, Py_ssize_t max_header,
-             dict targets, ready):
+             dict targets, ready, admit=None):
         """Take the usual sends at the front of `data` from `pos` on, at most so many; gives where the rest begins.
 
-        A topic that is not in `targets` is asked from `ready`, which gives its target or None.
+        A topic that is not in `targets` is asked from `ready`, which gives its target or None. With `admit` sends have
+        to be signed: it is told the connection, the account and the topic, and gives a `Pass` or None.
         """
         cdef const uint8_t *begin = <const uint8_t *>PyBytes_AS_STRING(data)
         cdef Py_ssize_t available = PyBytes_GET_SIZE(data)
@@ -220,7 +305,8 @@ cdef class SendRun:
                 break
             if not is_ours or fields.flag & ~ONEWAY:
                 break
-            if not self._add(&fields, begin, pos, header_size, size, source, word >> 24, targets, ready):
+            if not self._add(&fields, begin, pos, header_size, size, source, word >> 24, targets, ready,
+                             connection, admit):
                 break
             pos += size + 4
             self.taken += 1
@@ -230,7 +316,8 @@ cdef class SendRun:
         return pos
 
     cdef bint _add(self, Fields *fields, const uint8_t *begin, Py_ssize_t pos, Py_ssize_t header_size, Py_ssize_t size,
-                   int source, uint8_t kind, dict targets, ready) except -1:
+                   int source, uint8_t kind, dict targets, ready,
+                   connection, admit) except -1:
         cdef Text topic = fields.by_letter[c"b" - c"a"]
         cdef Text text = fields.by_letter[c"i" - c"a"]
         cdef Text batch = fields.by_letter[c"m" - c"a"]
@@ -267,8 +354,13 @@ cdef class SendRun:
         if self.count == self._capacity:
             self._grow_messages()
         message = &self._messages[self.count]
-        message.tags_code = 0
-        stored = self._keep_properties(message, text, target._stamp, kind)
+        stored = self._unescaped(text, PyBytes_GET_SIZE(target._stamp))
+        if stored < 0:
+            return False
+        if admit is not None and not self._admits(
+                fields, stored, begin + pos + 8 + header_size, size - 4 - header_size, source, target, connection, admit):
+            return False
+        stored = self._keep_properties(message, stored, target._stamp, kind)
         if stored < 0:
             return False
         message.frame = pos
@@ -326,22 +418,46 @@ cdef class SendRun:
             self._arena, self._arena_size = arena, size
         return 0
 
-    cdef Py_ssize_t _keep_properties(self, Message *message, Text text, bytes stamp, uint8_t kind) except -2:
-        """Put the properties into the arena as they are stored; gives their length, -1 if they are not usual."""
-        cdef Py_ssize_t stamp_size = PyBytes_GET_SIZE(stamp)
-        cdef Py_ssize_t size
+    cdef Py_ssize_t _unescaped(self, Text text, Py_ssize_t stamp_size) except -2:
+        """Put the properties into the arena as they were sent, with room for a stamp; gives their length.
+
+        -1 if they are not usual.
+        """
         cdef uint8_t *at
         self._reserve(text.size + 1 + stamp_size)
         at = self._arena + self._arena_used
         if text.at is NULL:
-            size = 0
-        elif text.escaped:
-            size = unescape(at, text.at, text.size)
-            if size < 0:
-                return -1
-        else:
-            size = text.size
-            memcpy(at, text.at, size)
+            return 0
+        if text.escaped:
+            return unescape(at, text.at, text.size)
+        memcpy(at, text.at, text.size)
+        return text.size
+
+    cdef bint _admits(self, Fields *fields, Py_ssize_t text_size, const uint8_t *body, Py_ssize_t body_size,
+                      int source, Target target, connection, admit) except -1:
+        """Whether a send is signed as it has to be, by somebody who may send there."""
+        cdef bytes key
+        cdef int letter
+        if (fields.others or fields.access_key.at is NULL or fields.access_key.escaped
+                or fields.signature.size != SIGNATURE or fields.signature.escaped):
+            return False
+        for letter in range(26):
+            if fields.by_letter[letter].escaped and letter != c"i" - c"a":
+                return False
+        if (self._pass is None or self._pass_source != source or self._pass_target is not target
+                or fields.access_key.size != PyBytes_GET_SIZE(self._pass_key)
+                or memcmp(fields.access_key.at, PyBytes_AS_STRING(self._pass_key), fields.access_key.size) != 0):
+            key = fields.access_key.at[:fields.access_key.size]
+            self._pass = admit(connection, key, target._topic)
+            if self._pass is None:
+                return False
+            self._pass_key, self._pass_target, self._pass_source = key, target, source
+        return self._pass.admits(fields, self._arena + self._arena_used, text_size, body, body_size)
+
+    cdef Py_ssize_t _keep_properties(self, Message *message, Py_ssize_t size, bytes stamp, uint8_t kind) except -2:
+        """Make of the properties in the arena what is stored; gives their length, -1 if they are not usual."""
+        cdef Py_ssize_t stamp_size = PyBytes_GET_SIZE(stamp)
+        cdef uint8_t *at = self._arena + self._arena_used
         if (memchr(at, 0, size) is not NULL or find(at, size, b"CLUSTER", 7) is not NULL
                 or find(at, size, b"DELAY", 5) is not NULL or find(at, size, b"T", 1) is not NULL
                 and (find(at, size, b"TRAN_MSG", 8) is not NULL or find(at, size, b"TIMER_", 6) is not NULL)):
@@ -652,8 +768,25 @@ cdef bint read_binary(const uint8_t *header, Py_ssize_t size, Fields *fields):
             if field.at is not NULL:
                 return False
             field.at, field.size = at, value_size
+        else:
+            field = named(key, key_size, fields)
+            if field is not NULL:
+                field.at, field.size = at, value_size
         at += value_size
     return True
+
+
+cdef Text *named(const uint8_t *name, Py_ssize_t size, Fields *fields):
+    """The place of a field with a longer name; NULL if it is not wanted, or there twice."""
+    cdef Text *field = NULL
+    if size == 9 and memcmp(name, <const char *>b"AccessKey", 9) == 0:
+        field = &fields.access_key
+    elif size == 9 and memcmp(name, <const char *>b"Signature", 9) == 0:
+        field = &fields.signature
+    if field is NULL or field.at is not NULL:
+        fields.others = True
+        return NULL
+    return field
 
 
 cdef bint read_json(const uint8_t *at, Py_ssize_t size, Fields *fields):
@@ -724,6 +857,10 @@ cdef const uint8_t *read_ext(const uint8_t *at, const uint8_t *end, Fields *fiel
             if field.at is not NULL:
                 return NULL
             field[0] = value
+        else:
+            field = named(name.at, name.size, fields)
+            if field is not NULL:
+                field[0] = value
         if at[0] == c"}":
             return at + 1
         if at[0] != c",":

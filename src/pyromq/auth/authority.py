@@ -37,6 +37,13 @@ class Authority(Protocol):
     def allow(self, account: str | None, needs: Iterable[Need], address: str, rule: Rule, code: int) -> None:
         """Return if `account` may do all that `needs` says."""
 
+    def secret_of(self, account: str) -> str | None:
+        """With what `account` signs its requests; None if it does not exist, or may not sign."""
+
+    @property
+    def state(self) -> object:
+        """Another object whenever accounts or rights have changed: what was decided before does not count then."""
+
 
 class Anyone:
     """No access control: everybody may do everything, as RocketMQ's default is."""
@@ -45,4 +52,11 @@ class Anyone:
         return None
 
     def allow(self, account: str | None, needs: Iterable[Need], address: str, rule: Rule, code: int) -> None:
+        return None
+
+    def secret_of(self, account: str) -> str | None:
+        return None
+
+    @property
+    def state(self) -> object:
         return None

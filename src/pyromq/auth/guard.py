@@ -43,9 +43,26 @@ class RequestGuard:
         self.is_open = isinstance(authority, Anyone)
 
     @property
-    def lets_all_pass(self) -> bool:
-        """Whether requests are neither checked nor counted."""
-        return self.is_open and not self._rates.is_on
+    def counts(self) -> bool:
+        """Whether requests are counted against limits."""
+        return self._rates.is_on
+
+    @property
+    def state(self) -> object:
+        """Another object whenever what `secret_for` says may have changed."""
+        return self._authority.state
+
+    def secret_for(self, code: int, ext: Mapping[str, str], account: str, peer: str) -> str | None:
+        """With what such requests of `account` have to be signed to pass; None if they do not, or not for that alone.
+
+        For those who check signatures themselves, and come here with whatever is not as it should be.
+        """
+        rule = self._rules[code]
+        try:
+            self._authority.allow(account, rule.needs.of(ext), peer, rule, code)
+        except Refused:
+            return None
+        return self._authority.secret_of(account)
 
     def over(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
         """`processors`, each behind this guard. With nothing to guard they are the same ones, which costs nothing.

@@ -52,6 +52,13 @@ class ChangesFromNear:
             )
         logger.info("request %d of %s changes this server; nobody is asked who they are", code, address)
 
+    def secret_of(self, account: str) -> str | None:
+        return None
+
+    @property
+    def state(self) -> object:
+        return None
+
     def _is_near(self, host: str) -> bool:
         known = self._known.get(host)
         if known is None:

@@ -191,8 +191,8 @@ class Broker(Service):
     def _serve_requests(self, ports: Ports) -> None:
         parts = self._begun
         guard = self._access.guard
-        # Whoever counts or checks requests has to see each of them.
-        fast = parts.fast_sends if guard.lets_all_pass else None
+        # Whoever counts requests has to see each of them.
+        fast = None if guard.counts else parts.fast_sends
         ports.serve(guard.over(parts.processors), parts.fast_failure, fast)
 
     def _guard_changed(self) -> None:

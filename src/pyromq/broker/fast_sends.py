@@ -7,10 +7,14 @@ topics are ready, when to look again, and what is told to whom.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyromq import _native
+from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.command import SerializeType
 from pyromq.protocol.frame import FrameDecoder
 from pyromq.store import PutResult, PutStatus
@@ -21,7 +25,7 @@ from .send_replies import SendReplies
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyromq._native.send_run import SendRun
+    from pyromq._native.send_run import Pass, SendRun
     from pyromq.remoting import Connection
 
     from .context import Context, Tables
@@ -33,6 +37,8 @@ _KINDS = tuple(SerializeType)
 # Reads of one connection in a row after which there is nobody else to wait for: what comes then is stored and answered
 # in the turn that reads it.
 _ALONE = 8
+_PASSES = 10_000
+_OPENSSL = ("libcrypto.so.3", "libcrypto.so.1.1", "libcrypto.3.dylib", "libcrypto.1.1.dylib")
 
 
 def fast_sends(context: Context, tables: Tables, sends: SendProcessor) -> FastSends | None:
@@ -51,6 +57,7 @@ class FastSends:
         self._live = context.live
         self._topics = tables.topics
         self._store_host = context.store_host
+        self._guard = context.access.guard
         self._sends = sends
         self.taken = 0
         self._run: SendRun | None = None
@@ -66,6 +73,10 @@ class FastSends:
         self._capacity = 0 if config.is_slave else config.send_queue_capacity
         self._replies = _compiled.Replies(*SendReplies(self._store_host, config.region_id, config.trace_on).parts())
         self._targets: dict[bytes, object] = {}
+        self._state = self._guard.state
+        # Who may send what from where, and with which key they sign.
+        self._passes: dict[tuple[str, bytes, bytes], Pass] = {}
+        self._admit = None if self._guard.is_open else self._admitted
 
     def forget(self) -> None:
         """The queues of a topic are gone."""
@@ -74,8 +85,13 @@ class FastSends:
 
     def take(self, connection: Connection, data: bytes, at: int, most: int, max_header: int) -> int:
         """See `FastRequests`."""
-        if self._version is not self._topics.data_version or self._config is not self._live.config:
+        if (
+            self._version is not self._topics.data_version
+            or self._config is not self._live.config
+            or self._state is not self._guard.state
+        ):
             self._begin()
+            self._appends.open_run = None  # it may know topics or accounts that are gone
         self.taken = 0
         if self._gate.waiting >= self._capacity:
             return at
@@ -85,7 +101,7 @@ class FastSends:
             assert _compiled is not None
             run = self._run = _compiled.SendRun(self._replies, self._store_host)
         host = connection.context or born_host(connection)
-        end = run.take(connection, host, data, at, most, max_header, self._targets, self._ready)
+        end = run.take(connection, host, data, at, most, max_header, self._targets, self._ready, self._admit)
         taken = self.taken = run.taken
         if taken:
             connection.serialize = _KINDS[run.kind]
@@ -117,6 +133,23 @@ class FastSends:
         self._targets[topic] = ready
         return ready
 
+    def _admitted(self, connection: Connection, access_key: bytes, topic: bytes) -> Pass | None:
+        """The pass of an account that may send to `topic` from where it is; None if the guard is to decide."""
+        assert _compiled is not None
+        host = connection.peer.rpartition(":")[0]
+        known = self._passes.get((host, access_key, topic))
+        if known is None:
+            account = access_key.decode()
+            secret = self._guard.secret_for(
+                RequestCode.SEND_MESSAGE_V2, {"b": topic.decode()}, account, connection.peer
+            )
+            if secret is None or not _can_sign():
+                return None
+            if len(self._passes) >= _PASSES:
+                self._passes.clear()
+            known = self._passes[host, access_key, topic] = _compiled.Pass(secret.encode("utf-8", "replace"))
+        return known
+
     def _stored(self, run: SendRun, results: Sequence[PutResult]) -> None:
         """All messages of a run have these results, or a placed run has this one."""
         if run.is_placed and results[0].status is PutStatus.PUT_OK:
@@ -138,3 +171,16 @@ class FastSends:
             request = decoder.next()
             assert request is not None
             self._sends.answer(connection, request, target, queue_id, result)
+
+
+@functools.cache
+def _can_sign() -> bool:
+    """Whether compiled code has a SHA-1: that of the OpenSSL that Python itself uses, called without Python between."""
+    assert _compiled is not None
+    for name in _OPENSSL:
+        with contextlib.suppress(OSError, AttributeError):
+            library = ctypes.CDLL(name)
+            functions = library.SHA1_Init, library.SHA1_Update, library.SHA1_Final
+            _compiled.use_sha1(*(ctypes.cast(function, ctypes.c_void_p).value for function in functions))
+            return True
+    return False

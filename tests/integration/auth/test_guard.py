@@ -42,6 +42,13 @@ class Names:
             if not need.name.startswith(account):
                 raise Refused(f"{need.name} is not yours", account=account)
 
+    def secret_of(self, account):
+        return None
+
+    @property
+    def state(self):
+        return None
+
 
 class Served:
     def __init__(self, authority=None):

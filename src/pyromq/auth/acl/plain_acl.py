@@ -131,6 +131,14 @@ class PlainAcl:
             if lacking is not None:
                 raise Refused(f"No default permission for {lacking}", account=account)
 
+    def secret_of(self, account: str) -> str | None:
+        owner = self.files.rules.accounts.get(account)
+        return None if owner is None else owner.secret_key
+
+    @property
+    def state(self) -> object:
+        return self.files.rules
+
     def _lacking(self, owner: Account, need: Need) -> str | None:
         """On which resource `owner` lacks a right; None if it has what is needed."""
         kind, name, actions = need

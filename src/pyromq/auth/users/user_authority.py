@@ -179,8 +179,17 @@ class UserAuthority:
                     account=account,
                 )
 
+    def secret_of(self, account: str) -> str | None:
+        user = self._users.get(account)
+        return user.secret if user is not None and user.is_enabled else None
+
+    @property
+    def state(self) -> object:
+        return self._state
+
     def _forget(self) -> None:
         """Something changed: nothing that was decided before counts."""
+        self._state = object()
         accounts = self.directory.accounts
         self._users = accounts.users
         self._allowed.clear()
