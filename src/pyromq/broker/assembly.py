@@ -174,6 +174,7 @@ class Parts:
                 arrived=self._arrived,
                 dispatched=self._copied,
                 protection=protection,
+                guard=access.guard,
             )
         )
         self.replication = replication
