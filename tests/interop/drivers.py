@@ -12,7 +12,8 @@ started with the name server's address, says `ready`, and then takes one command
                                                    got NAME TOPIC QUEUE OFFSET TIMES TAGS BODY
     queues name                                    says  queues BROKER:QUEUE …
     leave name                                     that consumer ends
-    lite name group topic queue count [offset]     reads one queue with the lite pull consumer and commits
+    lite name group topic queue count              reads one queue with the lite pull consumer, for a while, and
+         [offset seconds]                          commits
 
 Java and Go, but not Node, know these:
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from tests.interop.apache import Admin
 from tests.interop.drivers import PEERS, Driver
 from tests.interop.peers import OURS, NameServer
-from tests.interop.process import PeerFailed
+from tests.interop.process import PeerFailed, wait_until
 from tests.interop.pyromq_up import PyroMQ
 
 from pyromq.client.identity import Credentials
+from pyromq.protocol.bodies import MessageRequestMode
 from pyromq.sync import AdminClient, Client
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.interop
 
+JAVA = [peer for peer in PEERS if peer.startswith("java")]
 JAVA_AND_GO = [peer for peer in PEERS if not peer.startswith("node")]
 SOON = 30.0
 ROOT = ("root", "r00t-s3cret")
@@ -29,7 +33,11 @@ ON = {
     "authenticationEnabled": "true",
     "authorizationEnabled": "true",
     "initAuthenticationUser": f'{{"username":"{ROOT[0]}","password":"{ROOT[1]}"}}',
+    "transactionCheckInterval": 300,
+    "transactionTimeOut": 500,
+    "traceTopicEnable": "true",
 }
+TRACES = "RMQ_SYS_TRACE_TOPIC"
 
 
 class Guarded(NamedTuple):
@@ -55,8 +63,11 @@ def cluster(java_packages: None, tmp_path_factory: pytest.TempPathFactory) -> It
         PyroMQ(home / "broker", namesrv=namesrv.address, brokerName="broker-a", **ON) as up,
     ):
         with Client(namesrv.address, credentials=Credentials(*ROOT)) as client, AdminClient(client=client) as admin:
-            for topic in ("orders", "secrets"):
+            for topic in ("orders", "secrets", "retried", "popped"):
                 admin.topics.create(topic, read_queues=4, write_queues=4)
+            admin.groups.create("poppers")
+            for topic in ("popped", "secrets"):
+                admin.groups.set_request_mode("poppers", topic, MessageRequestMode.POP)
         mqadmin = tools(home / "mqadmin", namesrv.address, ROOT)
         said = mqadmin.run(
             f"createUser -b {up.address} -u {WRITER[0]} -p {WRITER[1]} -t Normal",
@@ -66,6 +77,8 @@ def cluster(java_packages: None, tmp_path_factory: pytest.TempPathFactory) -> It
             f"createAcl -b {up.address} -s User:{WRITER[0]} -r Topic:ord* -a Pub -d Allow",
             f"createAcl -b {up.address} -s User:reader -r Topic:orders,Group:readers -a Sub -i 127.0.0.0/8 -d Allow",
         )
+        mqadmin.run(f"createAcl -b {up.address} -s User:reader -r Topic:retried,Topic:popped -a Pub,Sub -d Allow")
+        mqadmin.run(f"createAcl -b {up.address} -s User:reader -r Group:retr*,Group:poppers -a Sub -d Allow")
         yield Guarded(up, mqadmin, "\n".join(said))
 
 
@@ -170,3 +183,69 @@ def test_strangers_get_nothing(peer: str, tmp_path: Path, cluster: Guarded) -> N
             pytest.raises(PeerFailed, match=refused(peer, reason)),
         ):
             client.send(topic="orders", body="x")
+
+
+def wait_until_refused(cluster: Guarded, code: str, user: str, resource: str) -> None:
+    """A consumer that is refused tries again for ever and tells nobody but its log; the broker tells who it was."""
+    line = re.compile(rf"refused request {code} of '{user}' from 127\.0\.0\.1: User:{user} .* access {resource} ")
+    wait_until(lambda: line.search(cluster.broker.process.output) is not None, SOON, line.pattern)
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_group_gets_back_what_it_failed_on(peer: str, tmp_path: Path, cluster: Guarded) -> None:
+    with driver(peer, tmp_path, cluster, READER) as client:
+        client.do("push", name="failing", group=f"retriers-{peer.replace('.', '')}", topic="retried", fail=1)
+        client.send(topic="retried", body=f"again-{peer}")
+        wait_until(lambda: client.bodies("failing").count(f"again-{peer}") == 2, 3 * SOON, "it comes again")
+
+
+@pytest.mark.parametrize("peer", JAVA)
+def test_pulls_need_the_right_to_subscribe(peer: str, tmp_path: Path, cluster: Guarded) -> None:
+    with (
+        driver(peer, tmp_path / "writer", cluster, WRITER) as writer,
+        driver(peer, tmp_path / "reader", cluster, READER) as reader,
+    ):
+        places = [writer.send(topic="orders", body=f"pulled-{peer}")[0] for _ in range(8)]
+        place = next(sent for sent in places if sent.queue == 0)
+        reader.do("lite", name="allowed", group="readers", topic="orders", queue=0, count=1, offset=place.offset)
+        assert reader.bodies("allowed") == [f"pulled-{peer}"]
+        with contextlib.suppress(PeerFailed):  # it may not commit either
+            reader.do("lite", name="denied", group="readers", topic="secrets", queue=0, count=1, seconds=3)
+        wait_until_refused(cluster, "14", READER[0], "Topic:secrets")
+        assert reader.bodies("denied") == []
+
+
+def test_pops_need_the_right_to_subscribe(tmp_path: Path, cluster: Guarded) -> None:
+    with driver("java-5.5.0", tmp_path, cluster, READER) as reader:
+        reader.do("push", name="allowed", group="poppers", topic="popped", pop=10_000)
+        reader.send(topic="popped", body="popped")
+        reader.wait_for_bodies("allowed", {"popped"}, SOON)
+        reader.do("leave", name="allowed")
+        reader.do("push", name="denied", group="poppers", topic="secrets", pop=10_000)
+        wait_until_refused(cluster, "400", READER[0], "Topic:secrets")
+        assert reader.bodies("denied") == []
+
+
+@pytest.mark.parametrize("peer", JAVA_AND_GO)
+def test_producers_are_asked_about_their_transactions(peer: str, tmp_path: Path, cluster: Guarded) -> None:
+    with (
+        driver(peer, tmp_path / "writer", cluster, WRITER) as writer,
+        driver(peer, tmp_path / "reader", cluster, READER) as reader,
+    ):
+        group = f"askers-{peer.replace('.', '')}"
+        writer.send(
+            "transaction", group=group, topic="orders", body=f"asked-{peer}", state="UNKNOW", check="COMMIT_MESSAGE"
+        )
+        reader.do("push", name="allowed", group="readers", topic="orders")
+        reader.wait_for_bodies("allowed", {f"asked-{peer}"}, SOON)
+
+
+@pytest.mark.parametrize("peer", JAVA)
+def test_traces_need_the_right_to_publish(peer: str, tmp_path: Path, cluster: Guarded) -> None:
+    with driver(peer, tmp_path, cluster, WRITER) as writer, driver(peer, tmp_path / "root", cluster, ROOT) as root:
+        # Messages are sent all the same.
+        assert writer.send(topic="orders", body="traced", trace=1)[0].status == "SEND_OK"
+        wait_until_refused(cluster, "310", WRITER[0], f"Topic:{TRACES}")
+        [sent] = root.send(topic="orders", body="traced", trace=1)
+        root.do("push", name="traces", group="tracers", topic=TRACES)
+        wait_until(lambda: any(sent.message_id in body for body in root.bodies("traces")), SOON, "it is traced")

@@ -87,6 +87,18 @@ class RequestGuard:
             self._note(connection, request, refused)
             raise
 
+    def account_of(self, connection: Connection, request: Command) -> str | None:
+        """Who sent a request that was let in; None if nobody had to say."""
+        return self._authority.identify(request, connection.peer, self._rules[request.code])
+
+    def would_allow(self, account: str | None, address: str, code: int, needs: Iterable[Need]) -> bool:
+        """Whether a request of this code would be let in. For what a server tells others by itself."""
+        try:
+            self._authority.allow(account, needs, address, self._rules[code], code)
+        except Refused:
+            return False
+        return True
+
     def _count(self, connection: Connection, request: Command, account: str | None) -> None:
         """SystemBusy if this is one too many; the peer then has to wait before more is read from it."""
         if not self._rates.is_on:

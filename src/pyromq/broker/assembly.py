@@ -174,6 +174,7 @@ class Parts:
                 arrived=self._arrived,
                 dispatched=self._copied,
                 protection=protection,
+                guard=access.guard,
             )
         )
         self.replication = replication
@@ -310,7 +311,9 @@ class Parts:
             **self.pulls.table(),
             **self._pops.processors,
             **ReplyProcessor(context, tables).table(),
-            **ClientProcessors(live, clock, context.monotonic, tables, self.gate.acknowledged).table(),
+            **ClientProcessors(
+                live, clock, context.monotonic, tables, self.gate.acknowledged, guard=context.access.guard
+            ).table(),
             **LockProcessors(QueueLocks(), context.monotonic).table(),
             **ConsumerCallProcessors(context, tables).table(),
             **OffsetProcessors(store, tables, self._offset_room).table(),

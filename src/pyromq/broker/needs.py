@@ -1,9 +1,13 @@
-"""What requests need whose resources stand in their bodies. Rights are checked before anyone acts on a body."""
+"""What requests need whose resources stand in their bodies, or in a message that they name by its place in the log.
+
+Rights are checked before anyone acts on a body.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyromq.protocol import properties as props
 from pyromq.protocol.bodies import (
     BatchAckMessageRequestBody,
     CheckClientRequestBody,
@@ -14,10 +18,13 @@ from pyromq.protocol.bodies import (
     SubscriptionGroupConfig,
     UnlockBatchRequestBody,
 )
+from pyromq.protocol.names import BROKER_ONLY_TOPICS
 from pyromq.protocol.rights import Action, Need, on_group, on_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from pyromq.protocol.record import MessageRecord
 
 _SUB = frozenset((Action.SUB,))
 _CREATE = frozenset((Action.CREATE,))
@@ -69,3 +76,9 @@ def _consumed(groups: Iterable[str], topics: Iterable[str]) -> tuple[Need, ...]:
     """Each group and topic once, in their order."""
     needs = [*(on_group(name, _SUB) for name in groups), *(on_topic(name, _SUB) for name in topics)]
     return tuple(dict.fromkeys(needs))
+
+
+def topic_of(message: MessageRecord) -> str:
+    """The topic of a stored message, also while the broker keeps it elsewhere. Elsewhere, only the broker writes."""
+    kept_back = message.topic in BROKER_ONLY_TOPICS
+    return (message.find_property(props.REAL_TOPIC) if kept_back else None) or message.topic

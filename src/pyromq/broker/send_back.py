@@ -24,6 +24,7 @@ from pyromq.protocol.record import decode_record
 from pyromq.protocol.rights import Action, on_topic
 from pyromq.store import PutStatus
 
+from .needs import topic_of
 from .send import FAQ, V3_4_9
 from .timers.delay_levels import parked
 
@@ -83,7 +84,7 @@ class SendBackProcessor:
             raise ServerError(f"look message by offset failed, {header.offset}") from None
         if not self._guard.is_open:
             # Otherwise a group could have any message of this broker sent to itself.
-            self._guard.require(connection, request, [on_topic(original.topic, _CONSUMES)])
+            self._guard.require(connection, request, [on_topic(topic_of(original), _CONSUMES)])
         record = self._next_try(original, header, group, retry.topic_name, request.version)
         origin = original.find_property(props.RETRY_TOPIC) or original.topic
         new = [topic for topic in (retry.topic_name, record.topic) if self._gate.holds(topic)]

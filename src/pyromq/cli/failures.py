@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
+CREDENTIALS = "give credentials with --access-key, --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
+
+
 class Exit(IntEnum):
     OK = 0
     REFUSED = 1
@@ -95,7 +98,7 @@ def next_step(error: BaseException) -> str:
         case Exit.UNREACHABLE:
             return "is it running? `pyromq up` starts one here; -n, --context or NAMESRV_ADDR name another"
         case Exit.NOT_AUTHORISED:
-            return "give credentials with --access-key, --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
+            return CREDENTIALS
         case _:
             return ""
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .failures import CommandFailed, Exit
+from .failures import CREDENTIALS, CommandFailed, Exit, exit_code
 from .output import Output, one_line
 
 if TYPE_CHECKING:
@@ -64,11 +64,15 @@ class Session:
         self.incomplete(listing.missing)
 
     def incomplete(self, missing: Iterable[Missing]) -> None:
-        """Report which servers are missing from the output, and make the exit code 1."""
+        """Report which servers are missing from the output, and make the exit code 1; 4 if all want an account."""
+        missing = list(missing)
+        codes = {exit_code(each.error) for each in missing}
         for each in missing:
             self.note(f"incomplete: {each}")
-            if self.exit_code is Exit.OK:
-                self.exit_code = Exit.REFUSED
+        if codes and self.exit_code is Exit.OK:
+            self.exit_code = Exit.NOT_AUTHORISED if codes == {Exit.NOT_AUTHORISED} else Exit.REFUSED
+        if Exit.NOT_AUTHORISED in codes:
+            self.note(CREDENTIALS)
 
     def note(self, line: str) -> None:
         """Print a remark on stderr."""

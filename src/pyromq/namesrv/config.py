@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyromq.auth.assembly import check_access
+from pyromq.auth.assembly import check_access, wants_accounts
 from pyromq.auth.config import AccessConfig
 from pyromq.auth.near import Network, networks
 from pyromq.auth.users import UsersConfig
@@ -80,6 +80,12 @@ class NamesrvConfig:
         "",
         "Without aclEnable, settings are changed from this machine only; these networks may too, apart by commas: "
         "10.0.0.0/8,192.168.7.0/24.",
+    )
+    known_brokers_only: bool = option(
+        "knownBrokersOnly",
+        False,
+        "Set to true to register only brokers that sign as an administrator (innerClientAuthenticationCredentials). "
+        "Otherwise anybody can pose as a broker. Needs access control; brokers of RocketMQ 4.x do not sign.",
     )
     return_order_topic_config_to_broker: bool = option(
         "returnOrderTopicConfigToBroker",
@@ -222,3 +228,8 @@ def check_settings(settings: Settings) -> None:
     except ValueError as exc:
         raise ConfigError(f"adminAllowCidr: {exc}", settings.origin("adminAllowCidr")) from exc
     check_access(settings)
+    if settings[NamesrvConfig].known_brokers_only and not wants_accounts(settings):
+        raise ConfigError(
+            "knownBrokersOnly needs access control: aclEnable or authenticationEnabled",
+            settings.origin("knownBrokersOnly"),
+        )

@@ -5,9 +5,15 @@ Who serves it stands in `NameServer._processors`; a test walks both.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from pyromq.protocol.codes import RequestCode as Code
 from pyromq.protocol.rights import SIGNED, Action, ResourceKind, cluster, every, topic
 from pyromq.remoting import Admin, BodySize, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # What changes a name server for good, and what only its neighbours may change without access control.
 CHANGES = (
@@ -16,6 +22,13 @@ CHANGES = (
     Code.WIPE_WRITE_PERM_OF_BROKER,
     Code.ADD_WRITE_PERM_OF_BROKER,
     Code.DELETE_TOPIC_IN_NAMESRV,
+)
+# What brokers say of themselves. RocketMQ's do not sign it, or only since 5.x.
+OF_BROKERS = (
+    Code.REGISTER_BROKER,
+    Code.UNREGISTER_BROKER,
+    Code.BROKER_HEARTBEAT,
+    Code.REGISTER_TOPIC_IN_NAMESRV,
 )
 ONLY_NEAR = (Code.UPDATE_NAMESRV_CONFIG,)
 
@@ -46,3 +59,10 @@ RULES: dict[int, Rule] = {
     Code.UPDATE_NAMESRV_CONFIG: Rule(needs=cluster(Action.UPDATE), admin=Admin.STRICT),
     Code.GET_NAMESRV_CONFIG: Rule(needs=cluster(Action.GET), admin=Admin.STRICT),
 }
+
+
+def rules(*, known_brokers_only: bool) -> Mapping[int, Rule]:
+    """The rules of one name server: whether brokers have to prove that they are ours is its choice."""
+    if not known_brokers_only:
+        return RULES
+    return RULES | {code: replace(RULES[code], admin=Admin.ALWAYS) for code in OF_BROKERS}

@@ -33,7 +33,7 @@ from .kv_config import load_kv_config
 from .live_settings import LiveSettings
 from .notices import BrokerNotices
 from .processors import BrokerProcessors, KVConfigProcessors, TopicProcessors
-from .requests import CHANGES, ONLY_NEAR, RULES
+from .requests import CHANGES, ONLY_NEAR, RULES, rules
 from .route_answers import RouteAnswers
 from .routes import RouteTables
 
@@ -71,7 +71,8 @@ class NameServer(Service):
         self._answers = RouteAnswers(self._tables, self._kv_config, self._settings, _now)
         home = Path(self._settings.config.kv_config_path).parent
         near = ChangesFromNear(self._settings.config.allowed_networks, only_near=ONLY_NEAR, changes=CHANGES)
-        self._access = AccessControl(settings, Server(rules=RULES, home=home, only_changes=True), near)
+        asked = rules(known_brokers_only=self._settings.config.known_brokers_only)
+        self._access = AccessControl(settings, Server(rules=asked, home=home, only_changes=True), near)
         self._server: RemotingServer | None = None
         self._notices: BrokerNotices | None = None
         self._look_again = asyncio.Event()

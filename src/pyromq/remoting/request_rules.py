@@ -32,7 +32,7 @@ class Admin(Enum):
 
     NEVER = "any account may, if it may publish or subscribe where that is needed"
     STRICT = "with aclStrict, the default; RocketMQ 4.x lets every account do it"
-    ALWAYS = "as in RocketMQ 4.x"
+    ALWAYS = "whatever aclStrict says: RocketMQ 4.x asks for it, too, or does not have this request"
 
 
 @dataclass(frozen=True, slots=True)

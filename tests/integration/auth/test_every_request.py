@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
-from pyromq import broker, namesrv
+from pyromq import broker, controller, namesrv
 from pyromq.broker.requests import RULES as BROKER_RULES
+from pyromq.controller.requests import RULES as CONTROLLER_RULES
 from pyromq.namesrv.requests import RULES as NAMESRV_RULES
 from pyromq.protocol.bodies import (
     BatchAck,
@@ -39,6 +40,7 @@ accounts:
 - {{accessKey: {ADMIN[0]}, secretKey: {ADMIN[1]}, admin: true, defaultTopicPerm: PUB|SUB, defaultGroupPerm: PUB|SUB}}
 - {{accessKey: {VIEWER[0]}, secretKey: {VIEWER[1]}, defaultTopicPerm: DENY, defaultGroupPerm: DENY}}
 """
+INNER = f'innerClientAuthenticationCredentials={{"accessKey":"{ADMIN[0]}","secretKey":"{ADMIN[1]}"}}'
 
 # Whatever a request calls its topic and its group: these, on which the viewer has no rights.
 TOPIC, GROUP = "secret", "theirs"
@@ -104,6 +106,13 @@ OPEN_TO_ACCOUNTS = {
     Code.GET_BROKER_HA_STATUS,
     Code.GET_BROKER_EPOCH_CACHE,
 }
+# What every account of 4.x may ask a controller: who is master of a group, and who can be.
+OPEN_TO_ACCOUNTS_AT_CONTROLLERS = {
+    Code.CONTROLLER_GET_REPLICA_INFO,
+    Code.CONTROLLER_GET_METADATA_INFO,
+    Code.CONTROLLER_GET_SYNC_STATE_DATA,
+    Code.CONTROLLER_GET_NEXT_BROKER_ID,
+}
 # What a name server refuses to those who are no administrators.
 CHANGES = {
     Code.PUT_KV_CONFIG,
@@ -142,7 +151,7 @@ async def guarded(tmp_path):
         *("bindAddress=127.0.0.1", "brokerIP1=127.0.0.1", "listenPort=0", "drainSeconds=0", "aclEnable=true"),
         *(f"storePathRootDir={tmp_path / 'store'}", f"brokerConfigPath={tmp_path / 'broker.conf'}"),
         *("mappedFileSizeCommitLog=1m", f"rocketmq.acl.plain.file={file}"),
-        f'innerClientAuthenticationCredentials={{"accessKey":"{ADMIN[0]}","secretKey":"{ADMIN[1]}"}}',
+        INNER,
     ]
     async with broker.Broker(broker.load_settings(environ={}, sets=sets)) as running:
         yield Asked(f"127.0.0.1:{running.port}")
@@ -156,7 +165,7 @@ async def guarded_by_users(tmp_path):
         *(f"storePathRootDir={tmp_path / 'store'}", f"brokerConfigPath={tmp_path / 'broker.conf'}"),
         *("mappedFileSizeCommitLog=1m", "authenticationEnabled=true", "authorizationEnabled=true"),
         f'initAuthenticationUser={{"username":"{ADMIN[0]}","password":"{ADMIN[1]}"}}',
-        f'innerClientAuthenticationCredentials={{"accessKey":"{ADMIN[0]}","secretKey":"{ADMIN[1]}"}}',
+        INNER,
     ]
     async with (
         broker.Broker(broker.load_settings(environ={}, sets=sets)) as running,
@@ -179,6 +188,30 @@ async def guarded_name_server(tmp_path):
     ]
     async with namesrv.NameServer(namesrv.load_settings(environ={}, sets=sets)) as running:
         yield Asked(running.address)
+
+
+@pytest.fixture(params=["alone", "in a name server"])
+async def guarded_controller(request, tmp_path):
+    """A controller with accounts of 4.x; in a name server it reads the settings of that."""
+    embedded = request.param != "alone"
+    async with controller.Controller(controller_settings(tmp_path, "aclEnable=true", embedded=embedded)) as running:
+        yield Asked(running.address)
+
+
+@pytest.fixture
+async def controller_guarded_by_users(tmp_path):
+    """A controller with users of 5.x, who were accounts of 4.x."""
+    on = ["authenticationEnabled=true", "authorizationEnabled=true", "migrateAuthFromV1Enabled=true"]
+    async with controller.Controller(controller_settings(tmp_path, *on)) as running:
+        yield Asked(running.address)
+
+
+def controller_settings(folder, *sets, embedded=False):
+    file = folder / "plain_acl.yml"
+    file.write_text(ACCOUNTS)
+    here = ["bindAddress=127.0.0.1", "controllerDLegerPeers=n0-127.0.0.1:0", f"rocketmq.acl.plain.file={file}"]
+    files = [f"controllerStorePath={folder}/controller", f"configStorePath={folder}/controller.properties"]
+    return controller.load_settings(environ={}, sets=[*here, *files, INNER, *sets], embedded=embedded)
 
 
 def test_every_code_whose_body_names_resources_has_a_sample():
@@ -223,3 +256,25 @@ async def test_a_name_server_is_changed_by_administrators_only(guarded_name_serv
         refused = {code for code in NAMESRV_RULES if await guarded_name_server.refuses(code, account)}
         assert refused == CHANGES
     assert {code for code in NAMESRV_RULES if await guarded_name_server.refuses(code, ADMIN)} == set()
+
+
+@pytest.mark.parametrize("account", [None, (ADMIN[0], "wrong-s3cret"), ("nobody-knows", ADMIN[1])])
+async def test_a_controller_does_nothing_for_those_without_an_account(guarded_controller, account):
+    refused = {code for code in CONTROLLER_RULES if await guarded_controller.refuses(code, account)}
+    # Whom to ask is known to everybody.
+    assert refused == set(CONTROLLER_RULES) - {Code.CONTROLLER_GET_METADATA_INFO}
+
+
+async def test_a_controller_is_told_nothing_by_an_account_that_is_no_broker(guarded_controller):
+    refused = {code for code in CONTROLLER_RULES if await guarded_controller.refuses(code, VIEWER)}
+    assert refused == set(CONTROLLER_RULES) - OPEN_TO_ACCOUNTS_AT_CONTROLLERS
+    assert {code for code in CONTROLLER_RULES if await guarded_controller.refuses(code, ADMIN)} == set()
+
+
+async def test_a_controller_refuses_a_user_without_policies_everything(controller_guarded_by_users):
+    ask = controller_guarded_by_users
+    for code in CONTROLLER_RULES.keys() - {Code.CONTROLLER_GET_METADATA_INFO}:
+        assert (await ask(code)).remark == "username cannot be null.", code
+        assert (await ask(code, (ADMIN[0], "wrong-s3cret"))).remark == "check signature failed.", code
+        assert f"User:{VIEWER[0]} has no permission to access" in (await ask(code, VIEWER)).remark, code
+        assert (await ask(code, ADMIN)).code != NO_PERMISSION, code

@@ -51,13 +51,13 @@ def json_request(code, ext=None, body=b"", *, version=409, flag=0, opaque=None):
     return frame(json.dumps(header).encode(), body)
 
 
-def binary_request(code, ext, *, version=409, flag=0, opaque=7):
+def binary_request(code, ext, body=b"", *, version=409, flag=0, opaque=7):
     entries = b"".join(
         struct.pack(">h", len(key)) + key.encode() + struct.pack(">i", len(value)) + value.encode()
         for key, value in ext.items()
     )
     header = struct.pack(">hbhiii", code, 0, version, opaque, flag, 0) + struct.pack(">i", len(entries)) + entries
-    return frame(header, kind=1)
+    return frame(header, body, kind=1)
 
 
 def _binary_header(data: bytes) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import logging
 import pytest
 from tests.integration.broker.account_kit import SECRET, account, signed_ext, write_accounts
 from tests.integration.broker.life_kit import eventually
+from tests.integration.broker.scene_kit import running
 from tests.integration.namesrv.raw_client import RawClient, json_request
 
 from pyromq.errors import ConfigError
@@ -22,6 +23,10 @@ CHANGES = {
     216: {"topic": "t"},
     327: {"brokerName": "b"},
 }
+REGISTRATION = (
+    {"brokerName": "b", "brokerAddr": "127.0.0.1:1", "clusterName": "c", "brokerId": 0, "haServerAddr": "h:1"},
+    json.dumps({"topicConfigSerializeWrapper": {"topicConfigTable": {}}, "filterServerList": []}).encode(),
+)
 
 
 def name_server(folder, *sets):
@@ -101,15 +106,41 @@ async def test_what_clients_and_brokers_ask_stays_open(tmp_path):
         assert (await ask(server, 105, {"topic": "t"})).code == 17
         assert (await ask(server, 106)).code == 0
         assert (await ask(server, 206)).code == 0
-        register = {
-            "brokerName": "b",
-            "brokerAddr": "127.0.0.1:1",
-            "clusterName": "c",
-            "brokerId": 0,
-            "haServerAddr": "h:1",
-        }
-        body = json.dumps({"topicConfigSerializeWrapper": {"topicConfigTable": {}}, "filterServerList": []}).encode()
-        assert (await ask(server, 103, register, body)).code == 0
+        assert (await ask(server, 103, *REGISTRATION)).code == 0
+
+
+@pytest.mark.parametrize("code", [103, 104, 904, 217])
+async def test_strangers_do_not_pose_as_brokers_if_only_known_ones_are_wanted(tmp_path, code):
+    write_accounts(tmp_path, account("somebody"))
+    async with name_server(tmp_path, "aclEnable=true", "knownBrokersOnly=true") as server:
+        reply = await ask(server, code, *REGISTRATION)
+        assert (reply.code, reply.remark) == (16, "No accessKey is configured")
+        assert (await ask(server, code, *REGISTRATION, account="somebody")).code == 16
+        assert (await ask(server, code, *REGISTRATION, account="administrator")).code != 16
+        # Clients need no account here.
+        assert (await ask(server, 106)).code == 0
+
+
+@pytest.mark.slow
+async def test_our_brokers_sign_when_they_register(tmp_path):
+    path = write_accounts(tmp_path)
+    own = f'innerClientAuthenticationCredentials={{"accessKey":"administrator","secretKey":"{SECRET}"}}'
+    async with name_server(tmp_path, "aclEnable=true", "knownBrokersOnly=true") as server:
+        here = f"127.0.0.1:{server.port}"
+        on = ("aclEnable=true", f"rocketmq.acl.plain.file={path}", own)
+        async with running(tmp_path / "store", *on, namesrv_addr=here):
+
+            async def registered():
+                return (await ask(server, 106)).json["brokerAddrTable"]
+
+            assert "broker-a" in await eventually(registered)
+        assert (await ask(server, 106)).json["brokerAddrTable"] == {}
+        assert not server._access.refusals.total
+
+
+async def test_known_brokers_are_known_by_access_control(tmp_path):
+    with pytest.raises(ConfigError, match="knownBrokersOnly needs access control"):
+        name_server(tmp_path, "knownBrokersOnly=true")
 
 
 async def test_accounts_of_a_name_server_are_followed(tmp_path):

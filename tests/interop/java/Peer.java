@@ -369,7 +369,7 @@ public final class Peer {
             if (options.containsKey("offset")) {
                 consumer.seek(queues.get(0), Long.parseLong(options.get("offset")));
             }
-            long end = System.currentTimeMillis() + 15_000;
+            long end = System.currentTimeMillis() + 1000 * Long.parseLong(options.getOrDefault("seconds", "15"));
             int left = count(options);
             while (left > 0 && System.currentTimeMillis() < end) {
                 for (MessageExt message : consumer.poll(500)) {

@@ -107,10 +107,13 @@ class FailOver:
     missing: tuple[Missing, ...] = field(default=(), metadata={"hidden": True})
 
     def group(self, broker: str) -> Group:
-        """Raises RouteNotFound."""
+        """Raises RouteNotFound, or why the leader does not tell its groups."""
         for each in self.groups:
             if each.broker == broker:
                 return each
+        for silent in self.missing:
+            if silent.server == self.leader:
+                raise silent.error
         known = ", ".join(each.broker for each in self.groups)
         raise RouteNotFound(f"the controller knows no broker {broker}; it knows: {known or 'none that runs'}")
 

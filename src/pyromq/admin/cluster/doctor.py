@@ -80,8 +80,7 @@ async def _name_server(address: str, client: Client, life: AsyncExitStack) -> tu
     try:
         info = await admin.brokers.cluster_info()
     except NoPermission as exc:
-        to_do = "give credentials with --access-key, --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
-        return Finding(Health.FAIL, what, str(exc), to_do), None
+        return Finding(Health.FAIL, what, str(exc), rules.CREDENTIALS), None
     except PyroMQError as exc:
         to_do = "check that a name server listens there: name servers use 9876, brokers 10911"
         return Finding(Health.FAIL, what, f"accepts connections but does not answer: {exc}", to_do), None
@@ -127,7 +126,12 @@ async def _brokers(name_server: _NameServer, its_address: str) -> list[Finding]:
     for found in looks.results.values():
         findings += found
     for label, error in looks.failures.items():
-        findings.append(rules.unreachable(places[label].broker, places[label].address, str(error), None))
+        broker, address = places[label].broker, places[label].address
+        findings.append(
+            rules.refused(broker, address, str(error))
+            if isinstance(error, NoPermission)
+            else rules.unreachable(broker, address, str(error), None)
+        )
     return findings + await _replication(name_server.admin, list(places.values()))
 
 

@@ -32,6 +32,9 @@ CLOCK_WARN = 3.0
 # Seconds between the newest message of a master and that of its slave.
 BEHIND_WARN = 60.0
 
+# What to do when a server wants an account, or another one.
+CREDENTIALS = "give credentials with --access-key, --context, or PYROMQ_ACCESS_KEY and PYROMQ_SECRET_KEY"
+
 _RUNTIME = re.compile(r"\[ (\d[\d,.\s]*) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]")
 
 
@@ -104,6 +107,11 @@ def unreachable(broker: str, address: str, reason: str, instead: str | None) -> 
         to_do = f"check that {broker} runs and no firewall blocks it, or set brokerIP1 to an address clients can reach"
     found = f"advertises {address}, which cannot be reached from here: {reason}"
     return Finding(Health.FAIL, f"broker {broker}", found, to_do)
+
+
+def refused(broker: str, address: str, reason: str) -> Finding:
+    """A broker with access control that answers nobody without an account, or not this one."""
+    return Finding(Health.FAIL, f"broker {broker}", f"does not answer this account at {address}: {reason}", CREDENTIALS)
 
 
 def without_master(broker: str) -> Finding:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyromq.errors import NoPermission
+
 from .controllers import MASTER
-from .doctor_rules import Finding, Health
+from .doctor_rules import CREDENTIALS, Finding, Health
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +33,10 @@ def examined(found: FailOver) -> list[Finding]:
     findings = controllers(found)
     findings += [
         Finding(
-            Health.FAIL, f"controller {each.server}", f"leads, but does not tell its groups: {each.error}", "restart it"
+            Health.FAIL,
+            f"controller {each.server}",
+            f"leads, but does not tell its groups: {each.error}",
+            CREDENTIALS if isinstance(each.error, NoPermission) else "restart it",
         )
         for each in found.missing
         if each.server == found.leader

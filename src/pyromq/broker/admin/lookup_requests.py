@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyromq.errors import OffsetOutOfRange, ServerError
-from pyromq.protocol import properties as props
 from pyromq.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody, QuerySubscriptionResponseBody
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.headers import (
@@ -17,13 +16,13 @@ from pyromq.protocol.headers import (
     QuerySubscriptionByConsumer,
     ViewMessage,
 )
-from pyromq.protocol.names import BROKER_ONLY_TOPICS
 from pyromq.protocol.record import decode_record
 from pyromq.protocol.rights import Action, on_topic
 from pyromq.store.format import ENTRY, MAX_EXT_ADDRESS
 from pyromq.store.metadata.json_text import pretty
 
 from ..filters.consumer_filters import is_tag_type
+from ..needs import topic_of
 from ..pull import tags_of_subscription
 
 if TYPE_CHECKING:
@@ -81,7 +80,9 @@ class LookupProcessors:
             raise ServerError(f"can not find message by the offset, {offset}") from None
         if not self._guard.is_open:
             # Which topic a client names says nothing about the message that it gets.
-            self._guard.require(connection, request, [on_topic(_topic_of(record), _READS)])
+            self._guard.require(
+                connection, request, [on_topic(topic_of(decode_record(record, check_crc=False)), _READS)]
+            )
         return request.reply(body=record)
 
     def queue_entries(self, connection: Connection, request: Command) -> Command:
@@ -177,10 +178,3 @@ def _bits(bitmap: bytes) -> str:
     """The last bit first, eight bytes to a line as counted from the end."""
     lines = (bitmap[at : at + 8] for at in range(0, len(bitmap), 8))
     return "".join("".join(f"{byte:08b}" for byte in reversed(line)) + "\n" for line in reversed(list(lines)))
-
-
-def _topic_of(record: memoryview) -> str:
-    """The topic of a message, also while the broker keeps it elsewhere."""
-    message = decode_record(record, check_crc=False)
-    kept_back = message.topic in BROKER_ONLY_TOPICS
-    return (message.find_property(props.REAL_TOPIC) if kept_back else None) or message.topic

@@ -55,6 +55,7 @@ class ClientInfo:
     language: Language
     version: int
     last_update: int  # monotonic milliseconds
+    account: str | None = None  # who signed it
 
 
 @dataclass(slots=True)
@@ -134,8 +135,8 @@ class Clients:
         self.emptied: Callable[[str], None] = lambda group: None
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Connection, ClientInfo]] = {}
-        # Producers by client id. Of several connections the last is the newest.
-        self._by_id: dict[str, dict[Connection, None]] = {}
+        # Producers by client id, with their accounts. Of several connections the last is the newest.
+        self._by_id: dict[str, dict[Connection, str | None]] = {}
         self._memberships: dict[Connection, _Memberships] = {}
 
     # Who is there
@@ -165,9 +166,15 @@ class Clients:
         return self._producers.get(name)
 
     def producer_connection(self, client_id: str) -> Connection | None:
-        """The connection of the producer with this id; of several, the one that came last."""
+        """The connection of the producer with this id; of several, the one that came last.
+
+        Replies go there, so an id belongs to the account that came with it first.
+        """
         connections = self._by_id.get(client_id)
-        return next(reversed(connections)) if connections else None
+        if not connections:
+            return None
+        owner = next(iter(connections.values()))
+        return next(connection for connection, account in reversed(connections.items()) if account == owner)
 
     # What one client may be
 
@@ -191,9 +198,10 @@ class Clients:
         language: Language = Language.JAVA,
         version: int = PROTOCOL_VERSION,
         quiet: Collection[str] = (),
+        account: str | None = None,
     ) -> None:
         """Take over a heartbeat. Members of groups in `quiet` are not notified."""
-        info = ClientInfo(connection, data.client_id, language, version, now)
+        info = ClientInfo(connection, data.client_id, language, version, now, account)
         memberships = self._memberships.get(connection) or _Memberships()
         if data.producer_data_set:
             self._produce({producer.group_name for producer in data.producer_data_set}, info, memberships)
@@ -217,7 +225,7 @@ class Clients:
         if memberships.producer and memberships.client_id != info.client_id:
             self._forget_id(memberships.client_id, info.connection)
         memberships.client_id = info.client_id
-        self._by_id.setdefault(info.client_id, {})[info.connection] = None
+        self._by_id.setdefault(info.client_id, {})[info.connection] = info.account
         for name in groups:
             if name not in memberships.producer:
                 memberships.producer.add(name)

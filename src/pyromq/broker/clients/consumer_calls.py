@@ -31,7 +31,11 @@ from pyromq.protocol.headers import (
 )
 from pyromq.protocol.ids import decode_offset_message_id
 from pyromq.protocol.message_queue import MessageQueue
+from pyromq.protocol.record import decode_record
+from pyromq.protocol.rights import Action, on_topic
 from pyromq.protocol.versions import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, version_name
+
+from ..needs import topic_of
 
 if TYPE_CHECKING:
     from pyromq.protocol.command import Body
@@ -55,6 +59,7 @@ RELAY_TIMEOUT = 10.0
 _AT_ONCE = 256
 _REST = 0.0003
 
+_READS = frozenset((Action.SUB, Action.GET))
 _LATEST = -1  # instead of a time: the end of the queue
 
 
@@ -107,6 +112,7 @@ class ConsumerCallProcessors:
         self._offsets = tables.offsets
         self._store = context.store
         self._live = context.live
+        self._guard = context.access.guard
 
     def table(self) -> dict[int, Processor]:
         return {
@@ -198,6 +204,10 @@ class ConsumerCallProcessors:
         header = request.header(ConsumeMessageDirectly)
         ext = {**(request.ext or {}), "brokerName": self._live.config.broker_name}
         message = self._message(header.msg_id)
+        if not self._guard.is_open:
+            # Otherwise somebody could have any message of this broker given to a consumer of their own.
+            topic = topic_of(decode_record(message, check_crc=False))
+            self._guard.require(connection, request, [on_topic(topic, _READS)])
         return await self._relay(request.code, ext, message, header.consumer_group, header.client_id)
 
     def _message(self, msg_id: str | None) -> bytes:

@@ -38,6 +38,7 @@ from ..topics import can_be_topic
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from pyromq.auth import RequestGuard
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
 
@@ -62,8 +63,11 @@ class ClientProcessors:
         monotonic: Callable[[], int],
         tables: Tables,
         acknowledged: Acknowledged,
+        *,
+        guard: RequestGuard,
     ) -> None:
         self._acknowledged = acknowledged
+        self._guard = guard
         self._clients = tables.clients
         self._topics = tables.topics
         self._groups = tables.groups
@@ -98,7 +102,13 @@ class ClientProcessors:
             if not config.notify_consumer_ids_changed_enable:
                 quiet.add(consumer.group_name)
         self._clients.heartbeat(
-            connection, data, self._monotonic(), language=request.language, version=request.version, quiet=quiet
+            connection,
+            data,
+            self._monotonic(),
+            language=request.language,
+            version=request.version,
+            quiet=quiet,
+            account=None if self._guard.is_open else self._guard.account_of(connection, request),
         )
         if not data.without_sub:
             for consumer in data.consumer_data_set:

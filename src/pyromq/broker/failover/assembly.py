@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Coroutine, Iterator
 
+    from pyromq.auth import RequestGuard
     from pyromq.remoting import Processor, RemotingClient
     from pyromq.store import MessageStore
     from pyromq.store.queues.consume_queue import ConsumeQueue
@@ -52,6 +53,7 @@ class GroupReplication:
         arrived: Callable[[ConsumeQueue], None],
         dispatched: Callable[[ConsumeQueue], None],
         protection: LineProtection,
+        guard: RequestGuard,
     ) -> None:
         def config() -> FailoverConfig:
             return live.settings[FailoverConfig]
@@ -65,7 +67,7 @@ class GroupReplication:
         self._keeper: InSyncKeeper | None = None
         self._leading: Leading | None = None
         self._following: Following | None = None
-        self._forwarding = Forwarding(client, self._master)
+        self._forwarding = Forwarding(client, self._master, guard)
         self.copies: Copies | None = None
         self.permit: Permit | None = None
         role = member.role

@@ -3,6 +3,9 @@
 After a fail-over clients go on sending to the old master until they ask for the routes again, which RocketMQ's do every
 30 seconds. If the old master is alive, a slave by now, it need not refuse them for so long: it asks the new
 master, and gives back its answer.
+
+It asks under its own account, and that may do everything. So it passes on only what it can judge by itself: with access
+control, nothing that names a message by its place in the log, whose topic the master alone knows for certain.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pyromq.protocol.command import Command
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from pyromq.auth import RequestGuard
     from pyromq.remoting import Connection, Processor, RemotingClient
 
 FORWARDED = (
@@ -29,6 +33,7 @@ FORWARDED = (
     RequestCode.LOCK_BATCH_MQ,
     RequestCode.UNLOCK_BATCH_MQ,
 )
+_BY_PLACE = (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.END_TRANSACTION)
 
 _PATIENCE = 3.0
 # A request that was passed on once is not passed on again: two brokers that take each other for the master would play
@@ -39,12 +44,14 @@ _PASSED_ON = "pyromqForwarded"
 class Forwarding:
     """Passes requests on to `master`, which gives its address, or None while there is none."""
 
-    def __init__(self, client: RemotingClient, master: Callable[[], str | None]) -> None:
+    def __init__(self, client: RemotingClient, master: Callable[[], str | None], guard: RequestGuard) -> None:
         self._client = client
         self._master = master
+        self._guard = guard
 
     def table(self) -> dict[int, Processor]:
-        return dict.fromkeys(FORWARDED, self._forward)
+        table: dict[int, Processor] = dict.fromkeys(FORWARDED, self._forward)
+        return table if self._guard.is_open else {**table, **dict.fromkeys(_BY_PLACE, _refuse)}
 
     def _forward(self, connection: Connection, request: Command) -> Awaitable[Command | None]:
         address = self._master()
@@ -66,3 +73,7 @@ class Forwarding:
         reply = request.reply(answer.code, answer.remark, body=answer.body_bytes)
         reply.ext = answer.ext
         return reply
+
+
+def _refuse(connection: Connection, request: Command) -> Command:
+    raise ServiceNotAvailable("this broker is not the master of its group; with access control, ask the master itself")

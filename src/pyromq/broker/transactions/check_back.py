@@ -20,6 +20,7 @@ from pyromq.protocol.command import Command
 from pyromq.protocol.headers import CheckTransactionState
 from pyromq.protocol.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from pyromq.protocol.record import encode_record
+from pyromq.protocol.rights import Action, on_topic
 from pyromq.store import PutStatus
 
 from ..staying import log_stays
@@ -46,6 +47,7 @@ _COST = 8
 _CANDIDATES = 3
 _ASK_TIMEOUT = 0.01
 
+_SENDS = frozenset((Action.PUB,))
 _TOO_LONG = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
@@ -167,6 +169,7 @@ class CheckBack:
         self._clock = context.clock
         self._monotonic = context.monotonic
         self._store_host = context.store_host
+        self._guard = context.access.guard
         self._turn = 0  # the next producer to ask in each group
 
     async def run(self) -> None:
@@ -214,13 +217,29 @@ class CheckBack:
 
     async def _ask(self, question: Question) -> bool:
         """Ask one producer of the group, the next in turn that accepts; False if none does."""
-        members = tuple(self._clients.producer_group(question.group) or ())
+        members = self._members(question)
         for _ in range(min(len(members), _CANDIDATES)):
             connection = members[self._turn % len(members)]
             self._turn += 1
             if await _sent(connection, question.half):
                 return True
         return False
+
+    def _members(self, question: Question) -> tuple[Connection, ...]:
+        """The producers of the group; with access control those who may send to the topic, since they see the message.
+
+        Anybody may say to be one.
+        """
+        members = self._clients.producer_group(question.group) or {}
+        if self._guard.is_open:
+            return tuple(members)
+        needs = [on_topic(as_sent(question.half).topic, _SENDS)]
+        code = RequestCode.SEND_MESSAGE_V2
+        return tuple(
+            connection
+            for connection, info in members.items()
+            if self._guard.would_allow(info.account, connection.peer, code, needs)
+        )
 
 
 async def _sent(connection: Connection, half: MessageRecord) -> bool:

@@ -20,6 +20,7 @@ from pyromq.protocol.record import decode_record
 from pyromq.protocol.rights import Action, on_topic
 from pyromq.store import PutStatus
 
+from ..needs import topic_of
 from .half_messages import as_sent, comes_too_late, committed, objection, resumed
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ _FAILURES = {
     PutStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, "the message is illegal"),
 }
 _SENDS = frozenset((Action.PUB,))
+_CHANGES = frozenset((Action.UPDATE,))
 _UNKNOWN_ERROR = (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR")
 
 # Properties that mean a message may be delayed.
@@ -185,6 +187,11 @@ class TransactionProcessors:
             record = decode_record(self._store.stored_at(place), check_crc=False)
         except (RemoteProtocolError, OffsetOutOfRange, CorruptRecord) as exc:
             raise ServerError(_UNREADABLE) from exc
+        half = resumed(record, self._store_host)
+        if not self._guard.is_open:
+            # Where the message is, and where it would go: a sender can write any property.
+            needs = [on_topic(name, _CHANGES) for name in {topic_of(record), as_sent(half).topic}]
+            self._guard.require(connection, request, needs)
         self._topics.ensure(HALF_TOPIC, 1)
 
         def stored(results: Sequence[PutResult]) -> None:
@@ -193,7 +200,6 @@ class TransactionProcessors:
             else:
                 connection.reply(request, request.reply(ResponseCode.SYSTEM_ERROR, _NOT_RESUMED))
 
-        half = resumed(record, self._store_host)
         self._appends.put(self._store.queue(half.topic, half.queue_id), (half,), stored)
 
 

@@ -26,7 +26,6 @@ from pyromq.errors import (
     BrokerError,
     ConnectFailed,
     MessageIllegal,
-    NoPermission,
     PyroMQError,
     SendFailed,
     ServiceNotAvailable,
@@ -38,6 +37,7 @@ from pyromq.protocol.batch import ITEM_OVERHEAD, BatchItem, encode_batch
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.names import is_retry_topic
 
+from ..refused import ACL_EXCEPTION, is_refused, missing_right
 from .messages import BadRow, OutRow
 from .read_back import read_back
 from .topics import BATCH_PATIENCE, STREAM_PATIENCE, find_topic
@@ -60,8 +60,6 @@ logger = logging.getLogger(__name__)
 _GROUP = "spark-rocketmq-sink"
 _MOST_OPEN = 32  # batches' worth of rows that wait to be sent together, over all topics and queues
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
-# In the remark of a 4.9 broker that refuses a user; there is no code for that.
-_ACL = "AclException"
 # Nothing was sent: there is no doubt whether it was stored.
 _NOT_SENT = (ConnectFailed, TooManyRequests, BrokerError)
 
@@ -382,17 +380,15 @@ def _may_be_stored(error: PyroMQError) -> bool:
 
 def _is_final(error: PyroMQError) -> bool:
     """Whether another attempt would fail alike. (If one broker takes no messages now, another may.)"""
-    return isinstance(error, BrokerError) and (not error.retriable or _ACL in error.remark)
+    return isinstance(error, BrokerError) and (not error.retriable or ACL_EXCEPTION in error.remark)
 
 
 def _given_up(request: Request, failures: list[tuple[str, PyroMQError]]) -> PyroMQError:
     """What a task fails with."""
     topic = request.place.target.topic
-    broker, last = failures[-1]
-    if isinstance(last, BrokerError) and (isinstance(last, NoPermission) or _ACL in last.remark):
-        error = NoPermission(f"writing to topic {topic} needs the PUB permission: {last.remark}", broker)
-        error.topic = topic
-        return error
+    last = failures[-1][1]
+    if is_refused(last):
+        return missing_right(f"writing to topic {topic}", topic, "PUB", last)
     rows = request.rows
     return SendFailed(topic, failures, f"{len(rows)} row{'s' * (len(rows) > 1)} from {rows[0].label()} on")
 

@@ -25,6 +25,7 @@ from pyromq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from pyromq.protocol.record import decode_record
 from pyromq.protocol.sysflag import PULL_SUBSCRIPTION
 
+from ..refused import is_refused, missing_right
 from .offsets import place
 from .time_search import first_at
 
@@ -73,6 +74,8 @@ class BrokerMetadata:
         self._brokers: frozenset[str] = frozenset()
         self._mean_sizes: dict[MessageQueue, float] = {}
         self._admin: AdminClient | None = None
+        # Topics whose queues have to be asked for one by one.
+        self._without_stats: set[str] = set()
         self.group = link.namespace.wrap(options.consumer_group or options.group_id_prefix)
 
     @property
@@ -183,13 +186,13 @@ class BrokerMetadata:
             async with gate:
                 try:
                     found = await self._bounds_at(topic, broker, wanted)
-                except NoPermission:  # waiting would not help
-                    raise
                 except PyroMQError as exc:
+                    if is_refused(exc):  # waiting would not help
+                        raise _named(topic, exc) from None
                     failures[broker] = exc
                     return
             bounds.update(found)
-            requests[broker] += 1
+            requests[broker] += 2 * len(wanted) if topic in self._without_stats else 1
 
         await asyncio.gather(*(ask(*each) for each in places))
         busiest = max(requests.values(), default=1)
@@ -208,13 +211,18 @@ class BrokerMetadata:
         calls = self.link.client.calls
         address = self._address(wanted[0])
         header = GetTopicStatsInfo(self.link.namespace.wrap(topic))
-        reply = await self._patient(
-            lambda: calls.invoke(address, Command.request(RequestCode.GET_TOPIC_STATS_INFO, header))
-        )
-        table = {
-            self.link.for_user(queue): (offset.min_offset, offset.max_offset)
-            for queue, offset in TopicStatsTable.decode(reply.body_bytes).offset_table.items()
-        }
+        table: dict[MessageQueue, tuple[int, int]] = {}
+        if topic not in self._without_stats:
+            request = Command.request(RequestCode.GET_TOPIC_STATS_INFO, header)
+            try:
+                reply = await self._patient(lambda: calls.invoke(address, request))
+                table = {
+                    self.link.for_user(queue): (offset.min_offset, offset.max_offset)
+                    for queue, offset in TopicStatsTable.decode(reply.body_bytes).offset_table.items()
+                }
+            except NoPermission:
+                # To users of 5.x it takes the right to get; where queues begin and end is for subscribers, too.
+                self._without_stats.add(topic)
         found = {}
         for queue in wanted:
             # Queues no longer written to are not in it.
@@ -311,7 +319,10 @@ class BrokerMetadata:
 
         async def one(queue: MessageQueue) -> T:
             async with gate:
-                return await ask(queue)
+                try:
+                    return await ask(queue)
+                except PyroMQError as exc:
+                    raise _named(queue.topic, exc) from None
 
         wanted = list(queues)
         return dict(zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True))
@@ -323,10 +334,14 @@ class BrokerMetadata:
             try:
                 return await ask()
             except PyroMQError as exc:
-                if not left or not exc.retriable or isinstance(exc, NoPermission):
+                if not left or not exc.retriable or is_refused(exc):
                     raise
                 left -= 1
             await asyncio.sleep(self._options.offsets_retry_interval_ms / 1000)
+
+
+def _named(topic: str, error: PyroMQError) -> PyroMQError:
+    return missing_right(f"reading topic {topic}", topic, "SUB", error)
 
 
 def _sane(bounds: tuple[int, int]) -> tuple[int, int]:

@@ -22,7 +22,6 @@ from pyromq.client.consumer.subscriptions import SQL92, TAG, subscription_data
 from pyromq.errors import (
     ConnectFailed,
     CorruptRecord,
-    NoPermission,
     OffsetOutOfRange,
     PyroMQError,
     RemoteProtocolError,
@@ -38,6 +37,7 @@ from pyromq.protocol.sysflag import PULL_SUBSCRIPTION
 from ..blocking_client import Link
 from ..decode.columns import MAX_BYTES, MAX_ROWS, decode
 from ..decode.selection import Selection
+from ..refused import is_refused, missing_right
 from ..schema import column_name
 from .offsets import place
 from .read_ahead import ReadAhead
@@ -58,7 +58,7 @@ _FULL_BEFORE_MORE, _MOST_BEFORE_MORE = 32, 4096
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _MASTER, _A_SLAVE = 0, 1
 # Another broker might answer differently, but a queue is on one broker only.
-_FINAL = (TopicNotFound, NoPermission)
+_FINAL = (TopicNotFound,)
 _SERVER_ERROR_FOR = 1.0  # seconds during which an error without a specific code counts as temporary
 
 
@@ -296,7 +296,8 @@ class _Asking:
                 reply = await self._link.client.calls.pull(address, header, self._options.pull_timeout_ms / 1000)
             except PyroMQError as exc:
                 if not self._may_pass(exc, time.monotonic() - began):
-                    raise
+                    doing = f"reading topic {queue.topic} as group {self._group}"
+                    raise missing_right(doing, queue.topic, "SUB", exc) from None
                 logger.warning("%s: pull at %d failed: %s; trying again in %g s", place(queue), offset, exc, pause)
                 if address is not None and isinstance(exc, (ConnectFailed, RequestTimeout)):
                     self._unreachable.add(address)
@@ -326,7 +327,7 @@ class _Asking:
 
     def _may_pass(self, exc: PyroMQError, waited: float) -> bool:
         """Whether a retry may help. An unreachable broker may come back; an error rarely passes."""
-        if not exc.retriable or isinstance(exc, _FINAL):
+        if not exc.retriable or isinstance(exc, _FINAL) or is_refused(exc):
             return False
         return waited < (min(self._patience, _SERVER_ERROR_FOR) if isinstance(exc, ServerError) else self._patience)
 

@@ -27,7 +27,9 @@ OWN = f'innerClientAuthenticationCredentials={{"accessKey":"administrator","secr
 
 @pytest.fixture
 def files(tmp_path):
-    path = write_accounts(tmp_path / "accounts", account("orders-sender", topics=["T=PUB"]))
+    path = write_accounts(
+        tmp_path / "accounts", account("orders-sender", topics=["T=PUB"]), account("stranger", groups=["g=SUB"])
+    )
     return ACL, f"rocketmq.acl.plain.file={path}"
 
 
@@ -57,6 +59,35 @@ async def test_brokers_and_controllers_sign_what_they_ask_each_other(tmp_path, f
             # Whom to ask is known to everybody.
             reply = await stranger.invoke(controller.address, Command.request(RequestCode.CONTROLLER_GET_METADATA_INFO))
             assert reply.code == 0
+
+
+@pytest.mark.slow
+async def test_a_slave_that_asks_for_others_does_not_lend_them_its_rights(tmp_path, files):
+    """It passes requests on under its own account, and only the master knows which topic is meant by a place."""
+    async with (
+        new_name_server(tmp_path) as name_server,
+        new_controller(tmp_path, *files, OWN) as controller,
+        contextlib.AsyncExitStack() as life,
+    ):
+        group = FailoverGroup(tmp_path, name_server, controller, life)
+        master = await group.start("a", *files, OWN)
+        await is_master(master)
+        slave = await group.start("b", *files, OWN)
+        await is_slave(slave)
+        sender = await connect(slave, "orders-sender")
+        await sender.sent(b"for others")
+        half = await sender.sent(b"half", properties={"TRAN_MSG": "true", "PGROUP": "producers"}, f=4)
+        [message] = await (await connect(master, "administrator")).read()
+        stranger = await connect(slave, "stranger")
+        assert (await stranger.send_back(message.physical)).code == 14
+        end = {
+            "producerGroup": "producers",
+            "tranStateTableOffset": half.ext["queueOffset"],
+            "commitLogOffset": int(half.ext["msgId"][-16:], 16),
+            "commitOrRollback": 8,
+        }
+        assert (await stranger.call(37, end)).code == 14
+        assert len(await (await connect(master, "administrator")).read()) == 1
 
 
 async def test_a_broker_of_a_group_needs_an_account(tmp_path, files):

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from pyromq.auth import Anyone, RequestGuard
+from pyromq.auth.refusals import Refusals
 from pyromq.broker.clients.connected import Clients
 from pyromq.broker.clients.queue_locks import QueueLocks
 from pyromq.broker.clients.requests import ClientProcessors, LockProcessors
@@ -83,7 +85,14 @@ class Scene:
         )
         self.clients.emptied = self.filters.unregister
         self.processors = {
-            **ClientProcessors(live, self.clock, self.clock, tables, lambda response, **made: response).table(),
+            **ClientProcessors(
+                live,
+                self.clock,
+                self.clock,
+                tables,
+                lambda response, **made: response,
+                guard=RequestGuard({}, Anyone(), Refusals()),
+            ).table(),
             **LockProcessors(QueueLocks(), self.clock).table(),
         }
         self.connection = connection()
