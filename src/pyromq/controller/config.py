@@ -76,9 +76,10 @@ class ControllerConfig:
     )
     etcd_lease: int = option(
         "controllerEtcdLease",
-        5000,
+        2000,
         "For how long a leader is leader without renewing, rounded up to seconds. Another controller leads after that "
-        "time if the leader dies. Raise it if etcd is slow, for example spread over continents.",
+        "time if the leader dies, and until then masters refuse messages. Raise it if etcd is slow, for example spread "
+        "over continents.",
         min=2000,
         max=600_000,
     )
