@@ -40,6 +40,10 @@ class ChaosDisk(RecordingDisk):
 
     space: int | None = None
 
+    def boot_id(self) -> str | None:
+        """The machine's, and how often its power failed as far as this broker is concerned."""
+        return f"{super().boot_id()}-{failures_of_power(self.root)}"
+
     def used_ratio(self, folder: Path) -> float:
         return 0.1
 
@@ -63,6 +67,18 @@ class ChaosDisk(RecordingDisk):
         with self._lock:
             self.lose_power(into, random.Random(seed))
             os._exit(LOST_POWER)
+
+
+def failures_of_power(folder: Path) -> int:
+    """How often the power of the broker with this store failed; it is counted beside the store."""
+    try:
+        return int(beside(folder).read_text())
+    except FileNotFoundError:
+        return 0
+
+
+def beside(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.power")
 
 
 class Clock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from dataclasses import dataclass
 from random import Random
@@ -13,6 +14,8 @@ from tests.chaos.lines import Line
 from pyromq.testing.proxy import Way
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from tests.chaos.group import Group
     from tests.chaos.server import Member, Server
     from tests.chaos.tally import Tally
@@ -25,9 +28,10 @@ OF_A_BROKER = ("kill", "kill", "kill", "stop", "stop", "stop", "disk full", "dis
 OF_A_LINE = ("reset", "cut", "silence", "silence there", "silence back", "delay", "loss", "break in a message")
 OF_SERVERS = tuple(f"{what} of the {whom}" for what in ("kill", "stop") for whom in ("controller", "name server"))
 OF_THE_GROUP = ("rolling restart", "election by hand")
-# After these a broker lacks what it had, and others must still have it. Under ASYNC_FLUSH an acknowledged message is in
-# the memory of the in-sync set only, and who is replaced has nothing: then what befalls others waits until the set is
-# without that broker, or else it may be the first to come back and be elected. Those who decide may be gone at any
+# After these a broker lacks what it had: under ASYNC_FLUSH an acknowledged message is in the memory of the in-sync set
+# only, and who is replaced has nothing. Then another broker of the set must still have it, so there is only one such
+# fault in a round, and what befalls other brokers does so from that moment on: before, it could leave the broker alone
+# in the set, and what it acknowledged alone would be lost, as ASYNC_FLUSH allows. Those who decide may be gone at any
 # time: without them nobody leaves the set.
 LOSING = ("power failure", "replacement")
 
@@ -67,29 +71,24 @@ class Fault:
 
 
 def faults_of_round(chance: Random, kinds: list[str]) -> list[Fault]:
-    """One to three faults, at once or one after the other."""
-    faults = []
+    """One to three faults, at once or one after the other, at most one of which loses something."""
     chosen = chance.sample(kinds, min(len(kinds), chance.choice((1, 1, 2, 2, 3))))
     losing = next((kind for kind in chosen if kind.startswith(LOSING)), None)
-    if losing is not None:
-        chosen = [losing, *_beside(chance, [*chosen, *chance.sample(kinds, min(len(kinds), 5))])]
-    for kind in dict.fromkeys(chosen):
+    if losing is not None and chance.random() < 0.8:
+        chosen += chance.sample(kinds, min(len(kinds), 5))  # a loss alone is seldom of interest
+    others = [kind for kind in dict.fromkeys(chosen) if not kind.startswith(LOSING)]
+    faults: list[Fault] = []
+    for kind in others if losing is None else [losing, *others[: chance.choice((1, 1, 2))]]:
         lasts = chance.uniform(0.2, 3.0)
         if kind.startswith("stop"):
             lasts = 40 ** chance.random() ** 4  # 1 to 40 s, and one of ten longer than 10
         elif kind.startswith("silence"):
             lasts = chance.uniform(0.3, 5.0)
-        after = chance.uniform(0.0 if losing is not None else 0.2, 1.5)
-        faults.append(Fault(kind, 0.5 if kind == losing else after, lasts, chance.randrange(1 << 30)))
+        after = chance.uniform(0.2, 1.5)
+        if losing is not None and kind != losing and chance.random() < 0.5:
+            after = faults[0].after  # in the same moment
+        faults.append(Fault(kind, after, lasts, chance.randrange(1 << 30)))
     return faults
-
-
-def _beside(chance: Random, kinds: list[str]) -> list[str]:
-    """What goes wrong beside a loss: mostly something, and either those who decide are hit or others."""
-    harmless = [kind for kind in kinds if not kind.startswith(LOSING)]
-    if not harmless or chance.random() < 0.2:
-        return []
-    return [kind for kind in harmless if decides(kind) == decides(harmless[0])][: chance.choice((1, 1, 2))]
 
 
 def decides(kind: str) -> bool:
@@ -98,10 +97,9 @@ def decides(kind: str) -> bool:
 
 
 def lost(faults: list[Fault], *, on_disk: bool) -> asyncio.Event:
-    """Set once a broker that lost something has left the in-sync set, if there will be one that others wait for."""
+    """Set once a broker has lost something, or if no other fault has to wait for that."""
     event = asyncio.Event()
-    loses = any(fault.kind.startswith("replacement" if on_disk else LOSING) for fault in faults)
-    if not loses or any(decides(fault.kind) for fault in faults):
+    if not any(fault.kind.startswith("replacement" if on_disk else LOSING) for fault in faults):
         event.set()
     return event
 
@@ -109,7 +107,7 @@ def lost(faults: list[Fault], *, on_disk: bool) -> asyncio.Event:
 async def happen(fault: Fault, group: Group, master: Member, lost: asyncio.Event, tally: Tally) -> None:
     """Let it happen and undo it. `master` is the one at the beginning of the round."""
     await asyncio.sleep(fault.after)
-    if not fault.kind.startswith(LOSING):
+    if not fault.kind.startswith(LOSING) and not decides(fault.kind):
         await lost.wait()
     tally.faults[fault.kind] += 1
     what, _, whom = fault.kind.partition(" of the ")
@@ -139,14 +137,12 @@ async def happen(fault: Fault, group: Group, master: Member, lost: asyncio.Event
             member.order("clock 0")
         case "power failure" | "replacement":
             async with member.alone:
-                broker_id = member.id
-                if what == "power failure":
-                    await member.lose_power(fault.seed)
-                else:
-                    await member.kill()
-                    await member.wipe()
-                if not lost.is_set():
-                    await group.without(broker_id)
+                async with _in_one_moment(member, group, fault):
+                    if what == "power failure":
+                        await member.lose_power(fault.seed)
+                    else:
+                        await member.kill()
+                        await member.wipe()
                     lost.set()
                 await asyncio.sleep(fault.lasts / 3)
                 await member.start()
@@ -168,6 +164,23 @@ async def happen(fault: Fault, group: Group, master: Member, lost: asyncio.Event
             raise AssertionError(fault.kind)
 
 
+@contextlib.asynccontextmanager
+async def _in_one_moment(member: Member, group: Group, fault: Fault) -> AsyncIterator[None]:
+    """Half of the time the other brokers notice nothing of what befalls this one until something befalls them, too."""
+    others = [each for each in group.members if each is not member and not each.alone.locked() and each.is_running]
+    if fault.seed & 1 << 20:
+        others = []
+    for each in others:
+        each.signal(signal.SIGSTOP)
+    try:
+        yield
+        await asyncio.sleep(fault.seed % 3 * 0.05)
+    finally:
+        for each in others:
+            if each.is_running and not each.stands_still:
+                each.signal(signal.SIGCONT)
+
+
 async def _kill(server: Server, lasts: float) -> None:
     async with server.alone:
         await server.kill()
@@ -177,9 +190,11 @@ async def _kill(server: Server, lasts: float) -> None:
 
 async def _stop(server: Server, lasts: float) -> None:
     async with server.alone:
+        server.stands_still = True
         server.signal(signal.SIGSTOP)
         await asyncio.sleep(lasts)
         server.signal(signal.SIGCONT)
+        server.stands_still = False
 
 
 async def _server(whom: str, member: Member, group: Group, fault: Fault) -> Server:

@@ -142,13 +142,13 @@ class Group:
             words = "\n".join(f"{server.name}: {server.last_words()}" for server in self.servers)
             raise AssertionError(f"the group did not become whole; the controller says {said}\n{words}") from None
 
-    async def without(self, broker_id: int | None) -> None:
-        """Wait until there is a master, and the in-sync set is without this broker."""
+    async def doubts(self, member: Member) -> None:
+        """Wait until the controller hears from this broker that it may lack messages."""
         async with asyncio.timeout(HEALED_WITHIN):
             while True:
                 said = await self.info()
-                in_sync = {each.broker_id for each in said.in_sync_replicas} if said is not None else {broker_id}
-                if said is not None and said.master_broker_id is not None and broker_id not in in_sync:
+                brokers = [*said.in_sync_replicas, *said.not_in_sync_replicas] if said is not None else []
+                if any(each.broker_id == member.id and each.alive and each.doubtful for each in brokers):
                     return
                 await asyncio.sleep(0.02)
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos.broker_process import LOST_POWER
+from tests.chaos.broker_process import LOST_POWER, beside, failures_of_power
 from tests.crash.lives import SMALL
 from tests.integration.broker.command_kit import environment
 
@@ -61,6 +61,7 @@ class Server:
         self._ready = ready
         self.process: subprocess.Popen[str] | None = None
         self.alone = asyncio.Lock()  # for whoever kills it or lets it stand still
+        self.stands_still = False
 
     @property
     def log(self) -> Path:
@@ -174,6 +175,7 @@ class Member(Server):
         assert code == LOST_POWER, f"{self.name} ended with {code}: {self.last_words()}"
         await asyncio.to_thread(shutil.rmtree, self.folder)
         after.rename(self.folder)
+        beside(self.folder).write_text(str(failures_of_power(self.folder) + 1))
 
     async def wipe(self) -> None:
         await asyncio.to_thread(shutil.rmtree, self.folder)

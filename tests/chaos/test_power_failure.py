@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # The time after which a controller gives up a silent broker here, and as much again for a busy machine.
 TAKEN_OVER_WITHIN = 2 * 2.0
 LARGE = 1 << 20
+NOTHING_LEFT = 14  # the seed of a power failure that takes everything that was not synced
 MANY = 24  # more than fits between two processes
 
 
@@ -60,6 +61,39 @@ async def test_another_takes_over_and_the_old_master_cuts_off_what_nobody_else_h
             finally:
                 ended.set()
                 await working
+            assert await check(group, records) == []
+        await group.stop()
+
+
+@pytest.mark.slow
+async def test_who_lost_power_waits_for_the_other_that_has_every_message(tmp_path: Path) -> None:
+    """The power of the slave fails, and in the same moment its master is killed. The slave is back first."""
+    chance = random.Random(17)
+    sets = ["flushDiskType=ASYNC_FLUSH", "flushIntervalCommitLog=60000", "flushCommitLogThoroughInterval=60000"]
+    async with running_group(tmp_path / "group", 2, [*sets, "mappedFileSizeCommitLog=16m"]) as group:
+        async with running_load(group.namesrv_address) as load:
+            master = await group.whole()
+            [slave] = (member for member in group.members if member is not master)
+            ended = asyncio.Event()
+            working = asyncio.create_task(load.run("both", chance, ended))
+            records = load.records
+            try:
+                await until(lambda: len(records.acknowledged) > 50, 60, lambda: "nothing is acknowledged")
+                master.signal(signal.SIGSTOP)  # so that it cannot notice
+                await slave.lose_power(NOTHING_LEFT)
+                await master.kill()
+                assert len(read_log(files_of(slave)).by_offset) < len(read_log(files_of(master)).by_offset)
+                await slave.start()
+                await group.doubts(slave)
+                said = await group.info()
+                assert said is not None
+                assert said.master_broker_id is None
+                await master.start()
+                assert await group.whole() is master
+            finally:
+                ended.set()
+                await working
+            await group.whole()
             assert await check(group, records) == []
         await group.stop()
 

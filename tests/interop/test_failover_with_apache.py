@@ -3,7 +3,9 @@ theirs (docs/spec/controller.md 11)."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +13,7 @@ from tests.interop import wire
 from tests.interop.apache import CLUSTER, Admin
 from tests.interop.failover_group import APACHE, NAME, SOON, TOPIC, group_under, group_under_three
 from tests.interop.peers import OURS
-from tests.interop.process import wait_until
+from tests.interop.process import PeerFailed, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +99,50 @@ def a_pair_of_ours_fails_over(group: Group) -> None:
     group.wait_until_shown()
     assert first.epochs == second.epochs
     assert first.epochs[-1] == (3, start)
+
+
+@pytest.mark.parametrize("controller", [OURS, APACHE])
+def test_after_a_power_failure_a_broker_waits_for_the_one_that_has_everything(
+    java_packages: None, tmp_path: Path, controller: str
+) -> None:
+    """The slave loses power, and its master is killed at the same moment. The slave is back first."""
+    with group_under(controller, tmp_path) as group:
+        first = group.add(OURS)
+        group.create_topic()
+        second = group.add(OURS)
+        group.wait_for_routes(1, 2)
+        group.send(20)
+        group.wait_until_equal()
+
+        os.kill(first.process.pid, signal.SIGSTOP)  # so that it cannot notice
+        second.process.kill()
+        first.process.kill()
+        loses_power(second)
+        second.start()
+        wait_until(lambda: "may lack acknowledged" in problem_of(second), SOON, "the slave knows")
+        # Both controllers look for masters that are gone every five seconds.
+        with pytest.raises(PeerFailed):
+            wait_until(lambda: group.state.get("master") == 2, 12, "the slave is master")
+        first.start()
+        group.wait_for("the master is back", master=1, set=[1, 2])
+        group.wait_until_equal()
+        group.wait_until_shown()
+        assert not problem_of(second)
+
+
+def loses_power(replica: Replica) -> None:
+    """The machine starts anew, and the end of the log is gone."""
+    boot = replica.store / "brokerBoot"
+    boot.write_text(f"another boot#{boot.read_text().partition('#')[2]}")
+    log = max((replica.store / "commitlog").iterdir())
+    content = log.read_bytes().rstrip(b"\0")
+    with log.open("r+b") as file:
+        file.seek(len(content) // 2)
+        file.write(bytes(len(content) - len(content) // 2))
+
+
+def problem_of(replica: Replica) -> str:
+    return str(wire.ask(replica.address, 28).json["table"].get("failoverProblem", ""))
 
 
 @pytest.mark.parametrize("second", [OURS, APACHE])

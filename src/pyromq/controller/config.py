@@ -21,7 +21,7 @@ from pyromq.remoting.addresses import local_address
 from pyromq.remoting.live_settings import LiveSettings as ServerSettings
 from pyromq.remoting.log_levels import LogConfig
 from pyromq.remoting.tls import with_tls_file
-from pyromq.settings import Assignment, Settings, computed, option
+from pyromq.settings import Assignment, Settings, computed, option, options_of, read_file
 
 from .decisions import Peer
 
@@ -76,9 +76,10 @@ class ControllerConfig:
     )
     etcd_lease: int = option(
         "controllerEtcdLease",
-        5000,
+        2000,
         "For how long a leader is leader without renewing, rounded up to seconds. Another controller leads after that "
-        "time if the leader dies. Raise it if etcd is slow, for example spread over continents.",
+        "time if the leader dies, and until then masters refuse messages. Raise it if etcd is slow, for example spread "
+        "over continents.",
         min=2000,
         max=600_000,
     )
@@ -100,7 +101,8 @@ class ControllerConfig:
     config_store_path: str = option(
         "configStorePath",
         computed(str, lambda: _home("controller", "controller.properties")),
-        "File that receives run-time changes of settings; the file given with -c, if any.",
+        "File that receives run-time changes of settings; the file given with -c, if any. Inside a name server: "
+        "controller.properties in controllerStorePath, which is read again at the next start.",
     )
     config_black_list: str = option(
         "configBlackList",
@@ -205,14 +207,37 @@ def load_settings(
     arguments: Iterable[str] = (),
     embedded: bool = False,
 ) -> Settings:
-    """Load the settings of a controller. Unless it is embedded, its file also receives run-time changes."""
+    """Load the settings of a controller. Its file also receives run-time changes.
+
+    That of an embedded one is the name server's, which writes it. So its changes are kept beside its journal, and read
+    from there at the next start: they come after the file, and before whatever else the server is started with.
+    """
     settings = Settings.load(*CONFIGS, file=file, environ=environ, sets=sets, arguments=arguments)
-    chosen = settings.origin("configStorePath")
-    if file is not None and (chosen == "default" or chosen.startswith(f"{file}:")):
-        # An embedded controller's file is the name server's, which writes it.
-        path = _home("controller", "controller.properties") if embedded else str(file)
-        settings = settings.updated([Assignment("configStorePath", path, "-c")]).settings
+    is_free = _is_free(settings, "configStorePath", file)
+    if is_free and embedded:
+        path = Path(settings[ControllerConfig].store_path) / "controller.properties"
+        settings = settings.updated([Assignment("configStorePath", str(path), "embedded")]).settings
+    elif is_free and file is not None:
+        settings = settings.updated([Assignment("configStorePath", str(file), "-c")]).settings
+    if embedded:
+        settings = _with_changes(settings, file)
     return with_tls_file(settings)
+
+
+def _with_changes(settings: Settings, file: Path | None) -> Settings:
+    """The settings with what was changed while an earlier run served."""
+    path = Path(settings[ControllerConfig].config_store_path)
+    if path == file or not path.exists():
+        return settings
+    hot = {each.key for config in CONFIGS for each in options_of(config) if each.hot}
+    changes = [each for each in read_file(path) if each.key in hot and _is_free(settings, each.key, file)]
+    return settings.updated(changes).settings
+
+
+def _is_free(settings: Settings, key: str, file: Path | None) -> bool:
+    """Whether nobody has set it but, at most, the file."""
+    origin = settings.origin(key)
+    return origin == "default" or (file is not None and origin.startswith(f"{file}:"))
 
 
 def check_settings(settings: Settings) -> None:

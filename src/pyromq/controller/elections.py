@@ -186,9 +186,11 @@ class Elections:
             )
             self._elected(group)
         else:
+            doubtful = [broker_id for broker_id in group.in_sync if broker_id in self.standings(group)]
             logger.warning(
-                "%s has no master now: none of its in-sync set %s is alive epoch=%d",
+                "%s has no master now: none of its in-sync set %s is alive%s epoch=%d",
                 group.name,
                 group.in_sync,
+                f" but for {doubtful}, which may lack acknowledged messages" if doubtful else "",
                 group.master_epoch,
             )

@@ -77,7 +77,9 @@ class Liveness:
     def beat(self, key: BrokerKey, connection: Hashable, standing: Standing, timeout: float, now: float) -> bool:
         """Take a heartbeat; True if the broker was not alive before.
 
-        Epoch and offset only grow while it is alive: a beat may have been overtaken by a later one.
+        Epoch and offset only grow while it is alive: a beat may have been overtaken by a later one. But a broker that
+        is doubtful has begun a new life, in which it has less; what comes over another connection then and knows of no
+        doubt is a late word of the former life.
         """
         self._timeouts[key] = timeout
         entries = self._groups.setdefault(key[:2], {})
@@ -85,10 +87,14 @@ class Liveness:
         if entry is None:
             entries[key.id] = _Entry(now, timeout, connection, standing)
             return True
-        newest = max((entry.standing.epoch, entry.standing.max_offset), (standing.epoch, standing.max_offset))
         was_silent = entry.until < now
-        entry.last, entry.timeout, entry.connection = now, timeout, connection
-        entry.standing = Standing(*newest, standing.priority)
+        before = entry.standing
+        if before.doubtful and not standing.doubtful and connection is not entry.connection and not was_silent:
+            return False
+        if not standing.doubtful and not before.doubtful:
+            newest = max(before[:2], standing[:2])
+            standing = Standing(*newest, standing.priority)
+        entry.last, entry.timeout, entry.connection, entry.standing = now, timeout, connection, standing
         return was_silent
 
     def is_alive(self, key: BrokerKey, now: float) -> bool:
@@ -99,6 +105,11 @@ class Liveness:
         """What the live brokers of a group last said, by id."""
         entries = self._groups.get((cluster, name), {})
         return {broker_id: entry.standing for broker_id, entry in entries.items() if entry.until >= now}
+
+    def is_doubtful(self, key: BrokerKey) -> bool:
+        """Whether a broker said so last."""
+        entry = self._groups.get(key[:2], {}).get(key.id)
+        return entry is not None and entry.standing.doubtful
 
     def timeout(self, key: BrokerKey) -> float:
         """The seconds of silence after which a broker is gone, as it said last; RocketMQ's if it said nothing yet."""
@@ -131,10 +142,13 @@ class Liveness:
         return keys
 
 
-def standing_of(epoch: int | None, max_offset: int | None, priority: int | None) -> Standing:
+def standing_of(
+    epoch: int | None, max_offset: int | None, priority: int | None, doubtful: bool | None = None
+) -> Standing:
     """A standing from the fields of a heartbeat, which may be absent."""
     return Standing(
         -1 if epoch is None else epoch,
         -1 if max_offset is None else max_offset,
         LOWEST_PRIORITY if priority is None else priority,
+        bool(doubtful),
     )

@@ -47,13 +47,14 @@ from .replicas import ElectMasterEvent
 from .verdicts import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Mapping
 
     from pyromq.protocol.command import Command
     from pyromq.remoting import Connection, Processor
 
     from .config import LiveSettings
     from .decisions import Decisions, Turns
+    from .election import Standing
     from .elections import Elections
     from .liveness import Liveness
     from .replicas import Group
@@ -90,8 +91,9 @@ class BrokerProcessors:
             return request.reply(ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId")
         timeout = (header.heartbeat_timeout_mills or 0) / 1000
         key = BrokerKey(cluster, name, header.broker_id)
-        standing = standing_of(header.epoch, header.max_offset, header.election_priority)
+        standing = standing_of(header.epoch, header.max_offset, header.election_priority, header.doubtful)
         timeout = timeout if timeout > 0 else DEFAULT_TIMEOUT
+        was_doubtful = self._liveness.is_doubtful(key)
         if self._liveness.beat(key, connection, standing, timeout, self._clock()):
             logger.info("broker alive name=%s id=%d addr=%s cluster=%s", name, key.id, address, cluster)
             group = self._decisions.groups.get(name)
@@ -104,6 +106,15 @@ class BrokerProcessors:
                     standing.epoch,
                     group.master_epoch,
                 )
+        if standing.doubtful and not was_doubtful:
+            logger.warning(
+                "broker %d of %s may lack acknowledged messages after a failure of its machine: it is elected only "
+                "together with all others of its in-sync set, or by hand",
+                key.id,
+                name,
+            )
+        elif was_doubtful and not self._liveness.is_doubtful(key):
+            logger.info("broker %d of %s lacks nothing any more", key.id, name)
         return request.reply(remark="Heart beat success")
 
     def metadata_info(self, connection: Connection, request: Command) -> Command:
@@ -204,11 +215,13 @@ class GroupProcessors:
         return request.reply(header=reply, body=_set_of(before))
 
     def replica_info(self, connection: Connection, request: Command) -> Command:
-        group = self._decisions.groups.get(request.header(GetReplicaInfo).broker_name)
+        asked = request.header(GetReplicaInfo)
+        group = self._decisions.groups.get(asked.broker_name)
         if group is None:
             remark = "Broker metadata is not existed"
             return request.reply(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, remark)
-        header = GetReplicaInfoReply(group.master_epoch, group.master, group.address_of(group.master))
+        master = group.address_of(group.master)
+        header = GetReplicaInfoReply(group.master_epoch, group.master, master, asked.doubtful)
         return request.reply(header=header, body=_set_of(group))
 
     def sync_state_data(self, connection: Connection, request: Command, names: list[str]) -> Command:
@@ -313,10 +326,14 @@ def _elected_in(group: Group, *, with_members: bool) -> bytes:
     return body.encode()
 
 
-def _replicas(group: Group, alive: Collection[int]) -> ReplicasInfo:
+def _replicas(group: Group, alive: Mapping[int, Standing]) -> ReplicasInfo:
     brokers = [
         ReplicaIdentity(
-            alive=broker_id in alive, broker_address=member.address, broker_id=broker_id, broker_name=group.name
+            alive=broker_id in alive,
+            broker_address=member.address,
+            broker_id=broker_id,
+            broker_name=group.name,
+            doubtful=broker_id in alive and alive[broker_id].doubtful,
         )
         for broker_id, member in group.members.items()
     ]

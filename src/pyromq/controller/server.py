@@ -64,8 +64,12 @@ class Controller(Service):
         *,
         clock: Callable[[], float] = time.monotonic,
         elected: Callable[[Group], None] | None = None,
+        embedded: bool = False,
     ) -> None:
-        """Raises ConfigError for settings that no controller can have. `elected` is told of every new master."""
+        """Raises ConfigError for settings that no controller can have. `elected` is told of every new master.
+
+        An `embedded` one has settings that were loaded so: its file keeps only what is changed while it runs.
+        """
         check_settings(settings)
         self._settings = LiveSettings(settings)
         self._clock = SteadyClock(clock)
@@ -77,6 +81,7 @@ class Controller(Service):
         self._server: RemotingServer | None = None
         self._elections: Elections | None = None
         self._elected = elected
+        self._embedded = embedded
         self._known: Decisions | None = None
 
     @property
@@ -193,7 +198,8 @@ class Controller(Service):
             self._access.reconfigure(self._settings.settings)
             elections.look_now()
 
-        own = SettingsProcessors(self._settings, SavedFile(Path(self._settings.config.config_store_path)), changed)
+        file = SavedFile(Path(self._settings.config.config_store_path))
+        own = SettingsProcessors(self._settings, file, changed, only_changes=self._embedded)
         return {
             **BrokerProcessors(decisions, self._liveness, self._settings, self._clock).table(),
             **GroupProcessors(decisions, turns, elections, self._settings).table(),

@@ -108,11 +108,21 @@ def elect_master(
     if new is None:
         if broker_id == NOBODY:
             return ElectMasterEvent(broker_name=group.name, new_master_elected=False)
-        return Refusal(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, "Failed to elect a new master")
-    if new == group.master:
+        remark = f"Failed to elect a new master{_because_of_doubt(group, alive)}"
+        return Refusal(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, remark)
+    if new == group.master and not alive[new].doubtful:
         remark = f"The old master {new} is still alive, not need to elect new master for broker {group.name}"
         return Refusal(ResponseCode.CONTROLLER_MASTER_STILL_EXIST, remark)
     return ElectMasterEvent(broker_name=group.name, new_master_broker_id=new)
+
+
+def _because_of_doubt(group: Group, alive: Mapping[int, Standing]) -> str:
+    doubtful = [broker_id for broker_id in group.in_sync if broker_id in alive and alive[broker_id].doubtful]
+    away = [broker_id for broker_id in group.in_sync if broker_id not in alive]
+    if not doubtful or not away:
+        return ""
+    lacking, having = (", ".join(map(str, ids)) for ids in (doubtful, away))
+    return f": broker {lacking} may lack acknowledged messages, and broker {having}, which may have them, is not alive"
 
 
 def register_broker(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pyromq.settings import dump
-from pyromq.settings.live import changed_by_request, log_change, remark_on
+from pyromq.settings.live import BY_REQUEST, changed_by_request, log_change, remark_on
 
 from .log_levels import KEY as LOG_LEVEL
 from .log_levels import LogConfig, apply_log_levels, with_levels_of
@@ -73,12 +73,18 @@ class LiveSettings(Generic[C]):
 
 
 class SettingsProcessors(Generic[C]):
-    """The server's own settings. A change is saved in the properties file before it takes effect, or refused."""
+    """The server's own settings. A change is saved in the properties file before it takes effect, or refused.
 
-    def __init__(self, settings: LiveSettings[C], file: SavedFile, changed: Callable[[], None]) -> None:
+    With `only_changes` the file gets only what was ever changed so: the rest is in another one.
+    """
+
+    def __init__(
+        self, settings: LiveSettings[C], file: SavedFile, changed: Callable[[], None], *, only_changes: bool = False
+    ) -> None:
         self._settings = settings
         self._file = file
         self._changed = changed
+        self._only_changes = only_changes
         self._turn = asyncio.Lock()
 
     async def update(self, connection: Connection, request: Command) -> Command:
@@ -86,10 +92,17 @@ class SettingsProcessors(Generic[C]):
             return request.reply()
         async with self._turn:
             update = self._settings.planned(request.body_bytes, connection.peer)
-            await self._file.save(dump(update.settings.items()).encode())
+            await self._file.save(dump(self._kept(update.settings)).encode())
             self._settings.apply(update, connection.peer)
             self._changed()
         return request.reply(remark=remark_on(update))
 
     def get(self, connection: Connection, request: Command) -> Command:
         return request.reply(body=dump(self._settings.settings.items(reveal=False)).encode())
+
+    def _kept(self, settings: Settings) -> list[tuple[str, str]]:
+        items = settings.items()
+        if not self._only_changes:
+            return items
+        now_or_before = (BY_REQUEST, f"{self._file.path}:")
+        return [(key, value) for key, value in items if settings.origin(key).startswith(now_or_before)]

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 # Of the unknown settings in a request, this many are named in the answer, by this many characters.
 _NAMED = 3
 _SHOWN = 100
+# The origin of a setting that was changed while its server ran begins like this.
+BY_REQUEST = "request from "
 
 
 def changed_by_request(
@@ -46,7 +48,7 @@ def changed_by_request(
         raise ServerError("string2Properties error") from exc
     if any(entry.key in black_list for entry in entries):
         raise NoPermission("Can not update config in black list.")
-    source = f"request from {peer}"
+    source = f"{BY_REQUEST}{peer}"
     try:
         update = settings.updated(Assignment(key, value, source) for key, value, _ in entries)
     except ConfigError as exc:

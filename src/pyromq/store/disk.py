@@ -10,11 +10,9 @@ import errno
 import mmap
 import os
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _KEEP_SIZE = 1
 _PUNCH_HOLE = 2
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
@@ -115,6 +113,16 @@ class Disk:
 
     def delete(self, path: Path) -> None:
         path.unlink(missing_ok=True)
+
+    def boot_id(self) -> str | None:
+        """Another one each time the machine starts, and with it the memory in which unsynced data waits.
+
+        None if the system has none; Linux does.
+        """
+        try:
+            return _BOOT_ID.read_text().strip() or None
+        except OSError:
+            return None
 
     def used_ratio(self, folder: Path) -> float:
         """How full the disk of `folder` is, 0 to 1, rounded up to whole percent as RocketMQ does; -1 if unknown."""

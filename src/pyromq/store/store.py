@@ -351,6 +351,11 @@ class MessageStore:
     # In a group that fails over
 
     @property
+    def lacks_confirmed(self) -> bool:
+        """Whether the log ends before what the last run knew to be confirmed. To be asked before `limit_readers`."""
+        return self._checkpoint.confirmed > int(self.log.end)
+
+    @property
     def confirmed(self) -> int:
         """Where the records end that readers may see."""
         offset = self._confirmed.offset

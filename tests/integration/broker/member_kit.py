@@ -27,6 +27,7 @@ from pyromq.protocol.headers import (
     ElectMasterReply,
     GetMetadataInfoReply,
     GetNextBrokerIdReply,
+    GetReplicaInfo,
     GetReplicaInfoReply,
     NotifyBrokerRoleChanged,
 )
@@ -61,6 +62,7 @@ class StandIn:
         self.master = None
         self.in_sync = []
         self.alive = {}
+        self.knows_doubt = False
         self._given = 0
         self.server = RemotingServer(
             ServerConfig(listen_port=port, bind_address="127.0.0.1"), {}, default=self._take, listener=self
@@ -171,7 +173,8 @@ class StandIn:
                 if not self.codes_by_id:
                     return request.reply(Reply.CONTROLLER_BROKER_METADATA_NOT_EXIST, "Broker metadata is not existed")
                 address = self.addresses.get(self.master)
-                header = GetReplicaInfoReply(self.epoch, self.master, address)
+                doubtful = request.header(GetReplicaInfo).doubtful if self.knows_doubt else None
+                header = GetReplicaInfoReply(self.epoch, self.master, address, doubtful)
                 return request.reply(header=header, body=self._set())
             case Code.CONTROLLER_ALTER_SYNC_STATE_SET:
                 return self._alter(request)
@@ -206,16 +209,17 @@ class Member:
     """A broker's membership, and what it told its broker."""
 
     def __init__(self, folder, controllers, *, address="10.1.2.3:10911", epoch=-1, disk=None, **settings):
-        intact = settings.pop("is_intact", False)
+        intact, doubtful = settings.pop("is_intact", False), settings.pop("is_doubtful", False)
+        self.epoch, self.max_offset = epoch, settings.pop("max_offset", 0)
         settings = {"heartbeat_interval": 20, "poll_interval": 60, "leader_interval": 500} | settings
         config = FailoverConfig(controllers=";".join(controllers), **settings)
         self.live = LiveConfig.of(BrokerConfig(cluster_name="C", broker_name="b"), config)
-        self.epoch, self.max_offset = epoch, 0
         self.files = IdentityFiles(folder / "brokerIdentity", "C", "b", disk)
         self.client = RemotingClient()
         self.membership = Membership(
             self.client, self.live, self.files, self.standing, address=address, is_intact=intact
         )
+        self.membership.is_doubtful = doubtful
         self.roles: list[Role] = []
         self.sets: list[InSyncSet] = []
         self.membership.role_changed = self._role_changed

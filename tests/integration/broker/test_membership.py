@@ -294,6 +294,76 @@ async def test_a_master_that_stopped_cleanly_takes_up_its_epoch_again(tmp_path, 
         await back.has_lease()
 
 
+# In doubt about its log
+
+
+def in_doubt(tmp_path, controller, *, master=None, in_sync=(1, 2)):
+    """A group that is at epoch 5. Broker 1 comes back from a power failure."""
+    given_id(tmp_path)
+    known(controller)
+    add_broker(controller)
+    controller.epoch, controller.set_epoch, controller.master, controller.in_sync = 5, 9, master, list(in_sync)
+    controller.addresses[1] = OWN
+
+
+async def test_a_broker_in_doubt_does_not_take_up_an_epoch_that_it_forgot(tmp_path, controller):
+    """The power failure took the end of its log, and with it the epoch in which it was master."""
+    in_doubt(tmp_path, controller, master=1)
+    controller.knows_doubt = True
+    controller.alive[1] = object()  # the connection of its former life, whose end nobody has noticed
+    async with member(tmp_path, controller, epoch=3, is_doubtful=True) as back:
+        await until(lambda: controller.asked(Code.CONTROLLER_REGISTER_BROKER))
+        await back.has_problem("was master of epoch 5 before it crashed")
+        assert back.roles == []
+        controller.elect(2)
+        assert (await back.has_role()).master_id == 2
+
+
+async def test_a_broker_in_doubt_says_so_before_anything_else(tmp_path, controller):
+    in_doubt(tmp_path, controller, master=2)
+    controller.knows_doubt = True
+    async with member(tmp_path, controller, epoch=5, is_doubtful=True) as back:
+        await back.has_role()
+        first, *_ = [each for each in controller.codes if each != Code.CONTROLLER_GET_METADATA_INFO]
+        assert first == Code.CONTROLLER_GET_REPLICA_INFO
+        heard = controller.asked(Code.BROKER_HEARTBEAT)[0]
+        assert controller.codes.index(Code.BROKER_HEARTBEAT) < controller.codes.index(Code.CONTROLLER_REGISTER_BROKER)
+        assert heard.header(BrokerHeartbeat).doubtful is True
+        back.membership.end_doubt()
+        await until(lambda: controller.asked(Code.BROKER_HEARTBEAT)[-1].header(BrokerHeartbeat).doubtful is None)
+
+
+async def test_controllers_that_do_not_know_doubt_hear_nothing_of_a_broker_that_they_would_elect(tmp_path, controller):
+    in_doubt(tmp_path, controller)
+    controller.alive.clear()
+    async with member(tmp_path, controller, epoch=5, is_doubtful=True) as back:
+        await back.has_problem("waiting for broker 2, which may have them")
+        assert "stop this broker, delete" in back.membership.problem
+        controller.alive[2] = object()
+        controller.elect(2, [1, 2])
+        assert (await back.has_role()).master_id == 2
+        # A slave that has not caught up would be elected, too.
+        await controller.next(Code.CONTROLLER_GET_REPLICA_INFO, 3)
+        assert not controller.asked(Code.BROKER_HEARTBEAT)
+        controller.elect(None)
+        await back.has_problem("waiting for broker 2, which may have them")
+        assert not controller.asked(Code.CONTROLLER_ELECT_MASTER)
+        back.membership.end_doubt()
+        await controller.next(Code.CONTROLLER_ELECT_MASTER)
+        assert controller.asked(Code.BROKER_HEARTBEAT)
+
+
+@pytest.mark.parametrize("in_sync", [[1], [2], [2, 3]])
+async def test_a_broker_that_nobody_is_ahead_of_or_that_cannot_be_elected_does_not_hold_back(
+    tmp_path, controller, in_sync
+):
+    in_doubt(tmp_path, controller, in_sync=in_sync)
+    async with member(tmp_path, controller, epoch=5, is_doubtful=True) as back:
+        assert (await back.has_role()).master_id == in_sync[0]
+        assert controller.asked(Code.BROKER_HEARTBEAT)
+        assert back.membership.is_doubtful is (in_sync != [1])
+
+
 # Roles
 
 

@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.bounds import TOO_LONG
 from tests.integration.broker.member_kit import member, until
 from tests.ports import free_port
 
@@ -14,7 +15,11 @@ from pyromq.broker.failover import membership as module
 from pyromq.broker.failover.role import InSyncSet, Role
 from pyromq.controller.config import load_settings
 from pyromq.controller.server import Controller
-from pyromq.remoting import RemotingServer, ServerConfig
+from pyromq.errors import BrokerError
+from pyromq.protocol.codes import RequestCode
+from pyromq.protocol.command import Command
+from pyromq.protocol.headers import ElectMaster
+from pyromq.remoting import RemotingClient, RemotingServer, ServerConfig
 from pyromq.testing.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -86,7 +91,11 @@ async def pair(one, other):
     await other.has_role()
     master, slave = (one, other) if one.membership.is_master else (other, one)
     await master.has_lease()
-    await master.membership.alter_in_sync({1, 2})
+    async with asyncio.timeout(TOO_LONG):
+        # A slave has its role before its first heartbeat.
+        while len(master.membership.role.in_sync.members) < 2:
+            with contextlib.suppress(BrokerError):
+                await master.membership.alter_in_sync({1, 2})
     return master, slave
 
 
@@ -190,3 +199,79 @@ async def test_a_crashed_master_gives_way_to_a_member_that_has_the_rest_of_its_l
             assert (await back.has_role()).master_id == slave.membership.broker_id
             assert back.roles[0].epoch == 2
             await slave.has_lease()
+
+
+# In doubt about its log
+
+
+async def down(group):
+    """A pair that died as a whole. The controller went first, so it elected nobody. Gives the master's name first."""
+    async with group.broker("a") as one, group.broker("b") as other, group.running():
+        master, _ = await pair(one, other)
+    return ("a", "b") if master is one else ("b", "a")
+
+
+async def test_who_is_in_doubt_waits_for_the_one_that_has_everything(group, caplog):
+    caplog.set_level("INFO", "pyromq.controller")
+    master, slave = await down(group)
+    async with group.running(), group.broker(slave, epoch=1, is_doubtful=True, max_offset=100) as doubtful:
+        await doubtful.has_problem("it may lack acknowledged messages")
+        own, other = doubtful.membership.broker_id, 3 - doubtful.membership.broker_id
+        assert f"waiting for broker {other}" in doubtful.membership.problem
+        assert f"pyromq controller elect b {own}" in doubtful.membership.problem
+        assert f"broker {own} of b may lack acknowledged messages" in caplog.text
+        assert doubtful.roles == []
+        async with group.broker(master, epoch=1, max_offset=100) as sure:
+            await sure.has_lease()
+            assert (await doubtful.has_role()).master_id == sure.membership.broker_id
+            assert doubtful.membership.is_doubtful
+            doubtful.membership.end_doubt()
+            await until(lambda: f"broker {own} of b lacks nothing any more" in caplog.text)
+
+
+async def test_a_controller_that_restarts_hears_of_the_doubt_again(group):
+    master, slave = await down(group)
+    async with group.broker(slave, epoch=1, is_doubtful=True) as doubtful:
+        async with group.running():
+            await doubtful.has_problem("it may lack acknowledged messages")
+        await doubtful.has_problem("none leads")
+        async with group.running():
+            await doubtful.has_problem("it may lack acknowledged messages")
+            async with group.broker(master, epoch=1) as sure:
+                await sure.has_lease()
+
+
+async def test_if_all_are_in_doubt_all_must_be_there_and_the_longest_log_wins(group):
+    master, slave = await down(group)
+    async with group.running(), group.broker(master, epoch=1, is_doubtful=True, max_offset=90) as less:
+        await less.has_problem("it may lack acknowledged messages")
+        async with group.broker(slave, epoch=1, is_doubtful=True, max_offset=100) as more:
+            await more.has_lease()
+            assert not more.membership.is_doubtful
+            assert (await less.has_role()).master_id == more.membership.broker_id
+
+
+async def test_an_operator_may_elect_who_is_in_doubt(group):
+    _, slave = await down(group)
+    async with (
+        group.running(),
+        group.broker(slave, epoch=1, is_doubtful=True) as doubtful,
+        RemotingClient() as tool,
+    ):
+        await doubtful.has_problem("it may lack acknowledged messages")
+        wanted = ElectMaster("C", "b", doubtful.membership.broker_id, True)
+        reply = await tool.invoke(group.controller, Command.request(RequestCode.CONTROLLER_ELECT_MASTER, wanted), 3)
+        assert reply.code == 0
+        await doubtful.has_lease()
+
+
+async def test_a_master_is_not_handed_over_to_who_is_in_doubt(group):
+    """Its master has not noticed yet that it was gone, and stops."""
+    async with group.running(), group.broker("a") as one, group.broker("b") as other:
+        master, slave = await pair(one, other)
+        await slave.stop()
+        await slave.membership.leave()
+        async with group.broker("b" if slave is other else "a", epoch=1, is_doubtful=True) as doubtful:
+            await doubtful.has_role()
+            assert not await master.membership.hand_over()
+            assert master.membership.is_master

@@ -70,7 +70,7 @@ async def test_without_a_controller_nothing_of_it_is_seen(group, fake_master, de
     for name in ("master", "slave", "other"):
         found = {path.name for path in (group.folder / name).rglob("*")}
         assert "commitlog" in found
-        assert not {each for each in found if each.startswith(("brokerIdentity", "epochFileCheckpoint"))}
+        assert not {each for each in found if each.startswith(("brokerBoot", "brokerIdentity", "epochFileCheckpoint"))}
 
 
 async def test_a_slave_goes_on_where_it_was(group):

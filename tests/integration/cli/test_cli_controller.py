@@ -100,6 +100,7 @@ def test_the_status_for_programs_has_everything(scene):
         "problem": None,
         "actsAs": "SLAVE",
         "epochs": [{"epoch": 1, "start": 0}],
+        "doubtful": False,
     }
     assert found["problems"] == []
     assert scene("controller status -o name").lines == ["fx"]

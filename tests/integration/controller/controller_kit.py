@@ -48,11 +48,13 @@ class StandIn:
     async def register(self) -> Reply:
         return await self.call(1003, {"brokerId": self.id, "brokerAddress": self.address})
 
-    async def beat(self, epoch: int = 1, offset: int = 0, *, timeout: int = 10_000, priority: int = 2**31 - 1) -> Reply:
+    async def beat(
+        self, epoch: int = 1, offset: int = 0, *, timeout: int = 10_000, priority: int = 2**31 - 1, **more: str
+    ) -> Reply:
         """904, as a two-way request, so that it has arrived."""
         said = {"brokerId": self.id, "brokerAddr": self.address, "epoch": epoch, "maxOffset": offset}
         said |= {"confirmOffset": offset, "heartbeatTimeoutMills": timeout, "electionPriority": priority}
-        reply = await self.call(904, said)
+        reply = await self.call(904, said | more)
         assert (reply.code, reply.remark) == (0, "Heart beat success")
         return reply
 

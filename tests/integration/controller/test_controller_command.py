@@ -155,6 +155,28 @@ def test_settings_are_printed(tmp_path):
     assert (code, "enableElectUncleanMaster=false" in out.splitlines()) == (0, True)
 
 
+async def test_a_controller_in_a_name_server_remembers_changes_of_its_settings(tmp_path):
+    file = tmp_path / "namesrv.conf"
+    own = ["enableControllerInNamesrv=true", "listenPort=0", f"controllerStorePath={tmp_path}/journal", *HERE]
+    file.write_text("\n".join([*own, "scanInactiveMasterInterval=7000"]))
+    for change, unclean, interval in ((b"enableElectUncleanMaster=true", "false", 7000), (b"", "true", 8000)):
+        with running(tmp_path, "namesrv", "-c", str(file)) as process:
+            port = port_after(process, "The ControllerManager boot success. serializeType=JSON")
+            client = await RawClient.connect(port)
+            said = ((await client.call(1010)).body or b"").decode().splitlines()
+            assert f"enableElectUncleanMaster={unclean}" in said
+            assert f"scanInactiveMasterInterval={interval}" in said
+            if change:
+                assert (await client.call(1009, {}, change)).code == 0
+            await client.close()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(TOO_LONG) == 0
+        assert "enableElectUncleanMaster" not in file.read_text()
+        # What was not changed by a request is the file's to say.
+        file.write_text("\n".join([*own, "scanInactiveMasterInterval=8000"]))
+    assert (tmp_path / "journal/controller.properties").read_text() == "enableElectUncleanMaster=true\n"
+
+
 async def test_a_name_server_runs_one_beside_it(tmp_path):
     file = tmp_path / "namesrv.conf"
     file.write_text("enableControllerInNamesrv=true\nlistenPort=0\nrubbish=1\n" + "\n".join(HERE))

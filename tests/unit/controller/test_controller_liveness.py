@@ -48,6 +48,32 @@ def test_epoch_and_offset_only_grow():
         assert liveness.standings("c", "b", 0)[1][:2] == kept
 
 
+def test_a_broker_in_doubt_has_what_it_says_now():
+    liveness, wire, new_wire = Liveness(), Wire(), Wire()
+    doubtful = Standing(1, 3, 5, doubtful=True)
+    beat(liveness, A, 0, over=wire, standing=Standing(1, 9, 5))
+    assert not liveness.is_doubtful(A)
+    beat(liveness, A, 1, over=new_wire, standing=doubtful)
+    assert liveness.standings("c", "b", 1) == {1: doubtful}
+    assert liveness.is_doubtful(A)
+    # A late word of its former life.
+    beat(liveness, A, 2, over=wire, standing=Standing(1, 9, 5))
+    assert liveness.standings("c", "b", 2) == {1: doubtful}
+    beat(liveness, A, 3, over=new_wire, standing=Standing(1, 7, 5))
+    assert liveness.standings("c", "b", 3) == {1: Standing(1, 7, 5)}
+    assert not liveness.is_doubtful(A)
+
+
+def test_a_broker_that_is_sure_again_over_a_new_connection_is_believed_once_the_old_one_is_gone():
+    liveness, wire, new_wire = Liveness(), Wire(), Wire()
+    beat(liveness, A, 0, over=wire, standing=Standing(1, 3, 5, doubtful=True))
+    beat(liveness, A, 1, over=new_wire, standing=Standing(1, 7, 5))
+    assert liveness.is_doubtful(A)
+    assert liveness.connection_closed(wire) == [A]
+    assert beat(liveness, A, 2, over=new_wire, standing=Standing(1, 7, 5))
+    assert not liveness.is_doubtful(A)
+
+
 def test_who_closes_its_connection_is_gone_at_once():
     liveness, one, two = Liveness(), Wire(), Wire()
     beat(liveness, A, 0, over=one)

@@ -80,9 +80,32 @@ def test_changes_go_to_the_file_unless_it_is_the_name_servers(tmp_path, monkeypa
     file = tmp_path / "controller.conf"
     file.write_text("controllerDLegerGroup=g\nconfigStorePath=/elsewhere\n")
     assert load_settings(file)[ControllerConfig].config_store_path == str(file)
-    own = "/home/user/controller/controller.properties"
-    assert load_settings(file, embedded=True)[ControllerConfig].config_store_path == own
+    embedded = load_settings(file, sets=["controllerStorePath=/var/lib/c"], embedded=True)
+    assert embedded[ControllerConfig].config_store_path == "/var/lib/c/controller.properties"
     assert load_settings(file, sets=["configStorePath=/x"], embedded=True)[ControllerConfig].config_store_path == "/x"
+
+
+def test_a_controller_in_a_name_server_reads_back_what_was_changed_while_it_ran(tmp_path):
+    file, saved = tmp_path / "namesrv.conf", tmp_path / "store" / "controller.properties"
+    file.write_text("scanInactiveMasterInterval=7000\nelectMasterMaxRetryCount=5\n")
+    saved.parent.mkdir()
+    saved.write_text(
+        "enableElectUncleanMaster=true\nscanInactiveMasterInterval=100\nelectMasterMaxRetryCount=9\ncontrollerStorePath=/x\n"
+    )
+
+    def load(*sets, embedded=True):
+        place = f"controllerStorePath={saved.parent}"
+        return load_settings(file, sets=[place, *sets], embedded=embedded)[ControllerConfig]
+
+    config = load("electMasterMaxRetryCount=4")
+    assert config.enable_elect_unclean_master
+    assert config.scan_inactive_master_interval == 100
+    assert config.elect_master_max_retry_count == 4  # whoever starts it has the last word
+    assert config.store_path == str(saved.parent)  # and what cannot change while it runs is not the file's to say
+    assert not load(embedded=False).enable_elect_unclean_master
+    saved.write_text("enableElectUncleanMaster=perhaps\n")
+    with pytest.raises(ConfigError, match=r"controller\.properties:1"):
+        load()
 
 
 def test_a_journal_that_cannot_be_written_stops_the_start(tmp_path):

@@ -139,6 +139,65 @@ class TestElectMaster:
         assert elected([2, 1], {2: two, 1: one}) == best
 
 
+def doubtful(epoch: int = -1, max_offset: int = -1) -> Standing:
+    return Standing(epoch, max_offset, doubtful=True)
+
+
+class TestElectionInDoubt:
+    """A member that came back from a power failure may lack what it acknowledged."""
+
+    def test_it_is_not_elected_while_somebody_is_away_who_may_have_more(self):
+        assert elected([1, 2], {2: doubtful(1, 100)}) is None
+        assert elected([1, 2, 3], {2: doubtful(1, 100), 3: doubtful(1, 90)}) is None
+
+    def test_who_is_sure_is_elected_whatever_the_offsets_say(self):
+        assert elected([1, 2], {1: Standing(1, 90), 2: doubtful(1, 100)}) == 1
+        assert elected([1, 2, 3], {1: Standing(1, 90), 2: doubtful(1, 100)}) == 1
+
+    def test_if_all_are_there_and_doubtful_the_one_with_most_is_elected(self):
+        assert elected([1, 2], {1: doubtful(1, 90), 2: doubtful(1, 100)}) == 2
+        assert elected([1, 2], {1: doubtful(2, 90), 2: doubtful(1, 100)}) == 1
+
+    def test_an_old_master_in_doubt_has_no_advantage(self):
+        assert elected([1, 2], {1: doubtful(1, 90), 2: doubtful(1, 100)}, old_master=1) == 2
+        assert elected([1, 2], {1: doubtful(1, 90), 2: Standing(1, 90)}, old_master=1) == 2
+
+    def test_who_is_alone_in_the_set_is_elected_since_nobody_has_more(self):
+        assert elected([2], {2: doubtful(1, 100), 3: Standing(1, 50)}) == 2
+
+    def test_somebody_outside_the_set_does_not_count(self):
+        assert elected([1, 2], {2: doubtful(1, 100), 3: Standing(1, 100)}) is None
+
+    def test_loss_may_be_allowed(self):
+        assert elected([1, 2], {2: doubtful(1, 100)}, unclean=[1, 2, 3]) == 2
+        assert elected([1, 2], {2: doubtful(1, 90), 3: Standing(1, 100)}, unclean=[1, 2, 3]) == 3
+
+    def test_an_operator_may_decide_unless_somebody_is_there_who_is_sure(self):
+        assert elected([1, 2], {2: doubtful(1, 100)}, designated=2) == 2
+        assert elected([1, 2], {1: Standing(1, 100), 2: doubtful(1, 100)}, old_master=1, designated=2) is None
+        assert elected([1, 2], {2: doubtful(1, 100), 3: Standing(1, 100)}, designated=3) is None
+
+    def test_the_words_say_who_is_missing(self):
+        failed = ElectMasterEvent(broker_name="b", new_master_elected=False)
+        assert verdicts.elect_master(GROUP, NOBODY, {2: doubtful()}) == failed
+        assert verdicts.elect_master(GROUP, 2, {2: doubtful()}) == Refusal(
+            2012,
+            "Failed to elect a new master: broker 2 may lack acknowledged messages, and broker 1, which may have them, "
+            "is not alive",
+        )
+
+    def test_a_master_in_doubt_that_is_elected_again_begins_a_new_epoch(self):
+        again = ElectMasterEvent(broker_name="b", new_master_broker_id=1)
+        assert verdicts.elect_master(GROUP, 1, {1: doubtful(1, 100), 2: doubtful(1, 90)}) == again
+        groups = {"b": GROUP}
+        apply(groups, again)
+        assert groups["b"].master_epoch == GROUP.master_epoch + 1
+
+    def test_the_first_master_needs_no_log(self):
+        first = ElectMasterEvent(broker_name="b", new_master_broker_id=2)
+        assert verdicts.elect_master(NEW, 2, {2: doubtful()}) == first
+
+
 class TestRegister:
     def test_a_new_address_is_kept(self):
         request = ControllerRegisterBroker("b", 2, "new:1")

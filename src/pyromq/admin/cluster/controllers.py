@@ -29,6 +29,7 @@ EMBEDDED_PORT = 9878
 _LOOK_WITHIN = 1.0
 
 MASTER, SLAVE = "MASTER", "SLAVE"
+DOUBTFUL = "its machine or disk failed: it may lack acknowledged messages until it has caught up with a master"
 LEADER, FOLLOWER = "LEADER", "FOLLOWER"
 
 
@@ -57,7 +58,7 @@ class Member:
     """One broker of a group. `id`, `role`, `alive` and `in_sync` are the controller's words, the others its own.
 
     `epoch` is the newest of its `epochs`, `behind` counts the bytes that the master has more. `acts_as` is the role it
-    takes itself for. None is what it does not tell.
+    takes itself for. A `doubtful` one may lack acknowledged messages. None is what it does not tell.
     """
 
     broker: str
@@ -72,6 +73,7 @@ class Member:
     problem: str | None = None
     acts_as: str | None = field(default=None, metadata={"hidden": True})
     epochs: tuple[Epoch, ...] = field(default=(), metadata={"hidden": True})
+    doubtful: bool = field(default=False, metadata={"hidden": True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +326,16 @@ def _member(
     if look is None:
         error = looks.failures.get(who.broker_address)
         problem = None if error is None else _why(error)
-        return Member(name, who.broker_id, role, who.broker_address, who.alive, in_sync, problem=problem)
+        return Member(
+            name,
+            who.broker_id,
+            role,
+            who.broker_address,
+            who.alive,
+            in_sync,
+            problem=DOUBTFUL if who.doubtful else problem,
+            doubtful=who.doubtful,
+        )
     epochs = tuple(Epoch(each.epoch, each.start_offset) for each in look.epochs.epoch_list)
     return Member(
         name,
@@ -336,9 +347,10 @@ def _member(
         epochs[-1].epoch if epochs else None,
         look.epochs.max_offset,
         None if end is None else max(end - look.epochs.max_offset, 0),
-        look.problem,
+        DOUBTFUL if who.doubtful else look.problem,
         MASTER if look.epochs.broker_id == 0 else SLAVE,
         epochs,
+        who.doubtful,
     )
 
 
@@ -352,10 +364,15 @@ def _why(error: PyroMQError) -> str:
 def candidate(group: Group, broker_id: int | None = None) -> Member:
     """Who shall be master: that broker, or without an id the slave that is in sync and has most.
 
-    Raises RouteNotFound for an id that is not in the group, PyroMQError if the broker cannot be elected.
+    A broker that may lack messages must be named. `at_risk` says what may be lost then. Raises RouteNotFound for an id
+    that is not in the group, PyroMQError if the broker cannot be elected.
     """
     if broker_id is None:
-        able = [each for each in group.members if each.alive and each.in_sync and each.id != group.master]
+        able = [
+            each
+            for each in group.members
+            if each.alive and each.in_sync and not each.doubtful and each.id != group.master
+        ]
         if not able:
             raise PyroMQError(f"no slave of {group.broker} is alive and in sync; nobody can take over")
         return max(able, key=lambda each: (each.log_end or 0, -each.id))
@@ -367,4 +384,21 @@ def candidate(group: Group, broker_id: int | None = None) -> Member:
         raise PyroMQError(
             f"broker {broker_id} of {group.broker} is not in sync: messages would be lost; in sync: {able_ids}"
         )
+    sure = [each.id for each in group.members if each.alive and each.in_sync and not each.doubtful]
+    if member.doubtful and sure:
+        raise PyroMQError(
+            f"broker {broker_id} of {group.broker} may lack acknowledged messages; broker "
+            f"{', '.join(map(str, sorted(sure)))} has all of them"
+        )
     return member
+
+
+def at_risk(group: Group, member: Member) -> str | None:
+    """What is lost if this broker becomes master now; None if nothing is."""
+    if not member.doubtful:
+        return None
+    away = [each.id for each in group.members if each.in_sync and not each.alive]
+    if not away:
+        return None
+    others = ", ".join(map(str, sorted(away)))
+    return f"it may lack acknowledged messages that broker {others} has; those are lost then, for good"

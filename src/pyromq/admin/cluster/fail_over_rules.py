@@ -89,10 +89,10 @@ def broker_group(group: Group) -> list[Finding]:
     what = f"fail-over of {group.broker}"
     members, wrong = group.members, []
     if group.master is None:
-        wrong.append(_without_master(group, what))
+        wrong.append(_without_master(group, what, "it has no master, so it takes no messages"))
     elif not group.member(group.master).alive:
         found = f"its master, broker {group.master} at {group.master_address}, is not alive, and nobody has taken over"
-        wrong.append(Finding(Health.FAIL, what, found, _ways_back(group)))
+        wrong.append(_without_master(group, what, found))
     wrong += [_not_alive(each, what) for each in members if not each.alive and each.id != group.master]
     if group.master is not None and len(group.in_sync) == 1 < len(members):
         found = f"only broker {group.in_sync[0]} is in sync, of {len(members)}: nobody can take over if it fails"
@@ -108,8 +108,26 @@ def broker_group(group: Group) -> list[Finding]:
     return [Finding(Health.OK, what, f"broker {group.master} is master in epoch {group.epoch}, in sync: {in_sync}")]
 
 
-def _without_master(group: Group, what: str) -> Finding:
-    return Finding(Health.FAIL, what, "it has no master, so it takes no messages", _ways_back(group))
+def _in_doubt(group: Group) -> tuple[list[int], list[int]]:
+    """Who is not elected because it may lack messages, and who is away and may have them."""
+    doubtful = [each.id for each in group.members if each.doubtful and each.alive and each.in_sync]
+    return doubtful, [each.id for each in group.members if each.in_sync and not each.alive]
+
+
+def _without_master(group: Group, what: str, found: str) -> Finding:
+    doubtful, away = _in_doubt(group)
+    if not doubtful or not away:
+        return Finding(Health.FAIL, what, found, _ways_back(group))
+    lacking, others = " and ".join(map(str, doubtful)), " and ".join(map(str, sorted(away)))
+    why = (
+        f"broker {lacking} may lack acknowledged messages, since its machine or disk failed, and broker {others}, "
+        "which may have them, is not alive"
+    )
+    to_do = (
+        f"start broker {others}; if it is lost for good: pyromq controller elect {group.broker} {doubtful[0]}, and "
+        f"what only broker {others} had is lost"
+    )
+    return Finding(Health.FAIL, what, f"{found}: {why}", to_do)
 
 
 def _ways_back(group: Group) -> str:
@@ -135,6 +153,8 @@ def _roles(group: Group, member: Member, what: str) -> list[Finding]:
     if member.acts_as is not None and member.acts_as != MASTER and member.id == group.master:
         found = f"broker {member.id} at {member.address} was elected master and does not act as one"
         return [Finding(Health.FAIL, what, found, "if it stays so, look at its log: it may not reach its controllers")]
+    if member.doubtful and all(_in_doubt(group)):
+        return []  # said already
     if member.problem is not None and member.alive:
         to_do = "see that its master runs and can be reached; its log says more"
         return [Finding(Health.WARN, what, f"broker {member.id} at {member.address}: {member.problem}", to_do)]

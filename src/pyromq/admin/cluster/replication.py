@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import datetime  # noqa: TC003 - a field of rows
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyromq.client.admin.addresses import MASTER, replicas
 from pyromq.client.admin.fan_out import Missing, fan_out
@@ -13,7 +13,7 @@ from pyromq.client.admin.times import from_millis
 from pyromq.errors import PyroMQError, RequestCodeNotSupported, RouteNotFound
 
 from ..listing import Listing
-from .controllers import controllers_in_use
+from .controllers import DOUBTFUL, controllers_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -92,9 +92,18 @@ async def replication_table(
     return Listing.make(FailOverRow, switched, (*missing, *silent), _summary(rows))
 
 
-async def _members(admin: AdminClient, brokers: Iterable[str]) -> tuple[dict[str, tuple[int, bool]], list[Missing]]:
-    """By address, the id of each broker and whether it is in sync; and the controllers that do not tell."""
-    names, found, silent = list(brokers), {}, []
+class _Known(NamedTuple):
+    """What controllers say of a broker."""
+
+    id: int | None
+    in_sync: bool | None
+    doubtful: bool
+
+
+async def _members(admin: AdminClient, brokers: Iterable[str]) -> tuple[dict[str, _Known], list[Missing]]:
+    """By address what controllers say of each broker; and those that do not tell."""
+    names, silent = list(brokers), []
+    found: dict[str, _Known] = {}
     for controllers in await controllers_in_use(admin):
         try:
             infos = await admin.controllers.replicas(controllers, names)
@@ -102,28 +111,28 @@ async def _members(admin: AdminClient, brokers: Iterable[str]) -> tuple[dict[str
             silent.append(Missing(";".join(controllers), exc))
             continue
         for info in infos.values():
-            found.update({each.broker_address: (each.broker_id, True) for each in info.in_sync_replicas})
-            found.update({each.broker_address: (each.broker_id, False) for each in info.not_in_sync_replicas})
+            for brokers_, in_sync in ((info.in_sync_replicas, True), (info.not_in_sync_replicas, False)):
+                found |= {each.broker_address: _Known(each.broker_id, in_sync, each.doubtful) for each in brokers_}
     return found, silent
 
 
-def _fail_over_row(row: ReplicaRow, epochs: EpochEntryCache | None, known: tuple[int, bool] | None) -> FailOverRow:
+def _fail_over_row(row: ReplicaRow, epochs: EpochEntryCache | None, known: _Known | None) -> FailOverRow:
     own_id = row.id if epochs is None or row.id != MASTER else None  # a master has 0 at name servers, whatever its id
-    broker_id, in_sync = known or (own_id, None)
+    known = known or _Known(own_id, None, False)
     return FailOverRow(
         row.broker,
-        broker_id,
+        known.id,
         row.role,
         row.address,
         epochs.epoch_list[-1].epoch if epochs is not None and epochs.epoch_list else None,
-        in_sync,
+        known.in_sync,
         row.log_end,
         row.slaves,
         row.follows,
         row.behind,
         row.behind_s,
         row.since,
-        row.problem,
+        row.problem or (DOUBTFUL if known.doubtful else None),
     )
 
 

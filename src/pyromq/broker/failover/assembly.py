@@ -98,6 +98,7 @@ class GroupReplication:
                 arrived=arrived,
                 dispatched=dispatched,
                 paused=member.paused,
+                caught_up=member.caught_up,
                 protection=protection,
             )
         master = Master(store.log, Slaves(), replication) if self._leading is None else self._leading.master

@@ -66,7 +66,8 @@ class Following:
     """Follows the master of its group while it `run`s.
 
     `master` gives where it listens for slaves, None while that is unknown. `arrived` is told each queue of which
-    consumers see more, `dispatched` each one that got messages. `paused` runs what may take long.
+    consumers see more, `dispatched` each one that got messages. `caught_up` is called once this log has what the
+    master's had at the handshake. `paused` runs what may take long.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Following:
         replication: Callable[[], ReplicationConfig],
         arrived: Callable[[ConsumeQueue], None],
         dispatched: Callable[[ConsumeQueue], None] = lambda queue: None,
+        caught_up: Callable[[], None] = lambda: None,
         paused: Paused,
         protection: LineProtection = OPEN,
     ) -> None:
@@ -92,6 +94,7 @@ class Following:
         self._replication = replication
         self._arrived = arrived
         self._tell = dispatched
+        self.caught_up = caught_up
         self._paused = paused
         self._retry = _FIRST_RETRY
         # What operators see: the master that is followed, since when, and what is wrong.
@@ -270,6 +273,7 @@ class _Feed(asyncio.BufferedProtocol):
         self._greeting: asyncio.Future[Greeting] = loop.create_future()
         self._is_following = self._is_gone = False
         self._master_end = 0
+        self._has_caught_up = False
         # What came before the table of epochs was saved.
         self._held: list[Greeting | Piece] = []
         self._saving: asyncio.Task[None] | None = None
@@ -386,7 +390,11 @@ class _Feed(asyncio.BufferedProtocol):
     # What the master is told
 
     def _report(self) -> None:
-        self._write(REPORT.pack(TRANSFER, self.copying.safe_end))
+        end = self.copying.safe_end
+        self._write(REPORT.pack(TRANSFER, end))
+        if not self._has_caught_up and end >= self._master_end:
+            self._has_caught_up = True
+            self._following.caught_up()
 
     def _write(self, data: bytes) -> None:
         if self._transport.is_closing():

@@ -97,21 +97,26 @@ class IdentityFiles:
             )
 
     def _replace(self, path: Path, fields: tuple[str, ...]) -> None:
-        self._disk.make_folder(path.parent)
-        temporary = path.with_name(path.name + ".tmp")
+        replace_text(path, _SEPARATOR.join(fields), self._disk)
+
+
+def replace_text(path: Path, text: str, disk: Disk) -> None:
+    """Once this returns, the file holds `text` and survives a power failure. OSError leaves it as it was."""
+    disk.make_folder(path.parent)
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                self._disk.write(fd, _SEPARATOR.join(fields).encode(), 0)
-                self._disk.sync(fd)
-            finally:
-                os.close(fd)
-            temporary.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
-        self._disk.sync_folder(path.parent)
+            disk.write(fd, text.encode(), 0)
+            disk.sync(fd)
+        finally:
+            os.close(fd)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    disk.sync_folder(path.parent)
 
 
 def check_names(cluster: str, broker: str) -> None:

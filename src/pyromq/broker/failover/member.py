@@ -11,6 +11,7 @@ from pyromq.store.metadata.epochs import EPOCH_FILE, EpochTable
 
 from ..config import BrokerRole
 from .config import FailoverConfig
+from .doubt import BOOT_FILE, Doubt, Traces
 from .identity import IdentityFiles
 from .leading import begin_epoch
 from .membership import Membership
@@ -53,6 +54,10 @@ class Member:
         self.membership = Membership(
             client, live, identity, self.standing, address=address, is_intact=not store.crashed
         )
+        self._identity = identity
+        self._doubt = Doubt(store.root / BOOT_FILE, store.disk, store.config.flush)
+        self._is_certain = asyncio.Event()
+        self.membership.doubt_path = self._doubt.path
         self.membership.role_changed = self._role_changed
         self.membership.in_sync_changed = self._in_sync_changed
         # The role that is lived now, and the newest one.
@@ -84,6 +89,10 @@ class Member:
 
     def load(self) -> None:
         """Read the epochs; readers see what the last run had confirmed. StoreError if a file cannot be used."""
+        store = self._store
+        is_emptied = not int(store.log.end) and self._identity.path.exists()
+        self._doubt.load(Traces(store.crashed, store.lacks_confirmed, is_emptied))
+        self.membership.is_doubtful = self._doubt.exists
         self.epochs.load()
         # What a crash or a power failure took is no part of any epoch.
         self.epochs.cut(int(self._store.log.end) + 1)
@@ -91,7 +100,23 @@ class Member:
 
     async def run(self) -> None:
         """Have a role, and renew it, until cancelled."""
-        await self.membership.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.membership.run(), name="keep in touch")
+            tasks.create_task(self._keep_certain(), name="end the doubt")
+
+    def caught_up(self) -> None:
+        """This slave has all that its master had when it came to it."""
+        if self.membership.is_doubtful:
+            logger.info("this broker has caught up with its master and lacks nothing any more")
+            self.membership.end_doubt()
+        self._is_certain.set()
+
+    async def _keep_certain(self) -> None:
+        await self._is_certain.wait()
+        try:
+            await asyncio.to_thread(self._doubt.end)
+        except OSError as exc:
+            logger.error("%s cannot be written: %s; this broker will be in doubt when it starts again", BOOT_FILE, exc)
 
     async def hand_over(self) -> bool:
         """Let another broker be master, before this one stops. Returns whether that is so."""
@@ -120,6 +145,7 @@ class Member:
             store.read_only = _FENCED if role is None else _SLAVE
             return
         begin_epoch(store, self.epochs, role.epoch)
+        self._doubt.end()
         if role.in_sync.members == {self.broker_id}:
             store.confirm(None)
         store.read_only = None

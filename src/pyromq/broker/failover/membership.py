@@ -35,12 +35,14 @@ from pyromq.protocol.headers import (
 
 from .config import FailoverConfig
 from .controllers import Controllers
+from .doubt import LACKS
 from .identity import Claim
 from .lease import Lease, since_boot
 from .role import InSyncSet, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
 
     from pyromq.remoting import Connection, Processor, RemotingClient
 
@@ -77,6 +79,10 @@ class Membership:
     not, the end of the log may be gone while slaves still have it. Then a controller that has not noticed the restart,
     and still counts on this master, is made to choose again: the new master is the one with the longest log.
 
+    While `is_doubtful` the log may lack what this broker acknowledged (`doubt`). Heartbeats say so, and our controllers
+    elect accordingly. Apache's do not know what it means: as long as another broker of the in-sync set may have more,
+    this one sends them no heartbeat and does not ask for a master, so that they do not elect it.
+
     `monotonic` gives seconds, and must go on counting while the machine sleeps.
     """
 
@@ -100,6 +106,14 @@ class Membership:
         self.broker_id: int | None = None
         self.role: Role | None = None
         self.lease = Lease(enabled=live.settings[FailoverConfig].lease, clock=monotonic)
+        self.is_doubtful = False
+        # What controllers say to that: whether they know what it means, and who else is in the in-sync set.
+        self._doubt_is_heard = False
+        self._others_in_sync: frozenset[int] = frozenset()
+        # A role as master of this epoch or an earlier one belongs to a former life; None until that is known.
+        self._former_epoch: int | None = None
+        # Where the doubt is kept, for texts.
+        self.doubt_path: Path | None = None
         # What operators should know; None while all is well.
         self.problem: str | None = "not connected to a controller yet"
         self.role_changed: Callable[[Role], None] = lambda role: None
@@ -176,6 +190,12 @@ class Membership:
         self._take(dataclasses.replace(role, in_sync=taken))
         return taken
 
+    def end_doubt(self) -> None:
+        """This broker lacks nothing any more. The controllers hear it at once."""
+        if self.is_doubtful:
+            self.is_doubtful = False
+            self._poll_soon()
+
     # Joining
 
     async def _join(self) -> None:
@@ -189,25 +209,42 @@ class Membership:
             pause = random.uniform(0, _SOON) if attempts < _FIRST_ATTEMPTS else random.uniform(_LATER / 2, _LATER)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._has_role.wait()
+                    await self._wait_for_role()
         self.problem = None
+
+    async def _wait_for_role(self) -> None:
+        """A broker in doubt beats meanwhile: once all others of the in-sync set are there too, it may be elected."""
+        while self.is_doubtful and self._doubt_is_heard and not self._has_role.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._config.heartbeat_interval / 1000):
+                    await self._has_role.wait()
+            with contextlib.suppress(OSError, PyroMQError):
+                await self._beat(await self.controllers.line())
+                await self._beat_others_once()
+        await self._has_role.wait()
 
     async def _try_to_join(self) -> None:
         if self.broker_id is None:
             await self.controllers.line()  # nobody needs an id while no controller is there
             self.broker_id = await self._identify()
             logger.info("broker id %d of group %s", self.broker_id, self._live.config.broker_name)
+        if self.is_doubtful:
+            # Before anything that this broker says could be taken for a word of its former life.
+            with contextlib.suppress(_UnknownGroup):
+                await self._say_doubt()
         refusal = await self._register()
         if self.role is not None:
             return
-        if not self._is_intact and self._standing().epoch >= 0:
+        if self.is_doubtful or (not self._is_intact and self._standing().epoch >= 0):
             await self._end_former_life()
         if refusal is not None:
             raise NotYet(refusal)
         if self._config.learner:
             raise NotYet("the group has no master, and a learner cannot become one")
+        if self._holds_back:
+            raise NotYet(self._why_doubtful())
         await self._beat(await self.controllers.line())
-        await self.controllers.tell_others(self._heartbeat, self._config.heartbeat_patience / 1000)
+        await self._beat_others_once()
         await self._elect()
 
     async def _identify(self) -> int:
@@ -275,6 +312,17 @@ class Membership:
         role = _role(reply.header(ControllerRegisterBrokerReply), reply)
         return None if role is None else self._take(role)
 
+    async def _say_doubt(self) -> None:
+        """Let the leader know, and learn which epoch it had by then: later elections take the doubt into account."""
+        line = await self.controllers.line()
+        said, _ = await self._replica_info(line)
+        if self._former_epoch is not None:
+            return
+        if self._doubt_is_heard:
+            await self._beat(line)
+            said, _ = await self._replica_info(line)
+        self._former_epoch = max(said.master_epoch, self._standing().epoch)
+
     async def _end_former_life(self) -> None:
         """See that the controller does not count on the master that this broker was before it crashed."""
         line = await self.controllers.line()
@@ -282,14 +330,22 @@ class Membership:
         known = self._standing().epoch
         if said.master_epoch < known:
             raise NotYet(self._why_behind(said.master_epoch))
-        if said.master_broker_id != self.broker_id or said.master_epoch > known:
+        if said.master_broker_id != self.broker_id or not self._is_of_former_life(said.master_epoch):
             return
         # A heartbeat that counts for a moment only, and the end of its connection: either lets the controller choose.
-        await self._beat(line, timeout=1)
+        _check(await self.controllers.ask_on(line, self._heartbeat(1), self._config.heartbeat_patience / 1000))
         line.close()
+        epoch = said.master_epoch
         raise NotYet(
-            f"this broker was master of epoch {known} before it crashed; waiting until the controller has chosen anew"
+            f"this broker was master of epoch {epoch} before it crashed; waiting until the controller has chosen anew"
         )
+
+    def _is_of_former_life(self, epoch: int) -> bool:
+        """Whether a master of this epoch, which this broker is said to be, was it before it crashed."""
+        if self._is_intact and not self.is_doubtful:
+            return False
+        former = self._former_epoch if self.is_doubtful else self._standing().epoch
+        return former is None or epoch <= former
 
     async def _elect(self, chosen: int | None = None) -> None:
         """1002: see that the group has a master; the `chosen` broker, if that can be it."""
@@ -304,6 +360,8 @@ class Membership:
         )
         reply = await self.controllers.ask(Command.request(RequestCode.CONTROLLER_ELECT_MASTER, header))
         if reply.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED:
+            if self.is_doubtful and self._others_in_sync and chosen is None:
+                raise NotYet(self._why_doubtful())
             raise NotYet(
                 f"group {config.broker_name} has no master: none of its brokers that have every acknowledged message "
                 "is alive; start one of them"
@@ -323,9 +381,12 @@ class Membership:
 
     async def _beat_others(self) -> None:
         while True:
-            config = self._config
-            await self.controllers.tell_others(self._heartbeat, config.heartbeat_patience / 1000)
-            await asyncio.sleep(config.heartbeat_interval / 1000)
+            await self._beat_others_once()
+            await asyncio.sleep(self._config.heartbeat_interval / 1000)
+
+    async def _beat_others_once(self) -> None:
+        if not self._holds_back:
+            await self.controllers.tell_others(self._heartbeat, self._config.heartbeat_patience / 1000)
 
     async def _keep_role(self) -> None:
         loop = asyncio.get_running_loop()
@@ -376,6 +437,8 @@ class Membership:
             return str(exc)
 
     async def _beat(self, line: Connection, timeout: int | None = None) -> None:
+        if self._holds_back:
+            return
         reply = await self.controllers.ask_on(line, self._heartbeat(timeout), self._config.heartbeat_patience / 1000)
         _check(reply)
 
@@ -395,6 +458,8 @@ class Membership:
                 self.lease.void(f"the group has no master since epoch {said.master_epoch}")
                 if self._config.learner:
                     return f"group {self._live.config.broker_name} has no master"
+                if self._holds_back:
+                    return self._why_doubtful()
                 await self._elect()
             return None
         role = Role(said.master_epoch, said.master_broker_id, said.master_address, in_sync)
@@ -407,13 +472,23 @@ class Membership:
         return refusal
 
     async def _replica_info(self, line: Connection) -> tuple[GetReplicaInfoReply, InSyncSet]:
-        header = GetReplicaInfo(broker_name=self._live.config.broker_name)
+        header = GetReplicaInfo(broker_name=self._live.config.broker_name, doubtful=self.is_doubtful or None)
         reply = await self.controllers.ask_on(line, Command.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, header))
         if reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
             raise _UnknownGroup(reply.remark or "")
         _check(reply)
         said = reply.header(GetReplicaInfoReply)
-        return said, _in_sync(SyncStateSet.decode(reply.body_bytes))
+        in_sync = _in_sync(SyncStateSet.decode(reply.body_bytes))
+        if self.is_doubtful:
+            self._doubt_is_heard = bool(said.doubtful)
+            is_in_sync = self.broker_id in in_sync.members
+            self._others_in_sync = in_sync.members - {self.broker_id} if is_in_sync else frozenset()
+        return said, in_sync
+
+    @property
+    def _holds_back(self) -> bool:
+        """Whether controllers must not hear of this broker, since they would elect it though another may have more."""
+        return self.is_doubtful and not self._doubt_is_heard and bool(self._others_in_sync)
 
     def _heartbeat(self, timeout: int | None = None) -> Command:
         """904"""
@@ -429,6 +504,7 @@ class Membership:
             confirm_offset=standing.confirm_offset,
             heartbeat_timeout_mills=config.heartbeat_timeout if timeout is None else timeout,
             election_priority=config.priority,
+            doubtful=self.is_doubtful or None,
         )
         return Command.request(RequestCode.BROKER_HEARTBEAT, header)
 
@@ -450,8 +526,8 @@ class Membership:
             return None
         if role.epoch < (known if own is None else max(known, own.epoch)):
             return self._why_behind(role.epoch)
-        if own is None and role.master_id == self.broker_id and role.epoch <= known and not self._is_intact:
-            return f"this broker was master of epoch {known} before it crashed; the controller has to choose anew"
+        if own is None and role.master_id == self.broker_id and self._is_of_former_life(role.epoch):
+            return f"this broker was master of epoch {role.epoch} before it crashed; the controller has to choose anew"
         if own is None or role.epoch > own.epoch:
             self._change(role)
             return None
@@ -473,6 +549,7 @@ class Membership:
     def _change(self, role: Role) -> None:
         self.role = role
         if self.is_master:
+            self.is_doubtful = False  # nobody has more, or it was decided that it does not matter
             self.lease.void(f"epoch {role.epoch} has just begun; the controller has not confirmed it yet")
             logger.info("this broker (%d) is master of epoch %d", role.master_id, role.epoch)
         else:
@@ -493,6 +570,17 @@ class Membership:
         return (
             f"the controller is at epoch {epoch}, but this broker has already seen epoch {ours}; has the controller "
             "lost its data?"
+        )
+
+    def _why_doubtful(self) -> str:
+        others, name = ", ".join(map(str, sorted(self._others_in_sync))), self._live.config.broker_name
+        if self._doubt_is_heard:
+            way_out = f"pyromq controller elect {name} {self.broker_id}"
+        else:
+            way_out = f"stop this broker, delete {self.doubt_path} and start it again"
+        return (
+            f"broker {self.broker_id} does not become master: {LACKS}; waiting for broker {others}, which may have "
+            f"them. If that is lost for good: {way_out}; what only broker {others} had is lost then"
         )
 
     def _why_without(self, problem: str) -> str:

@@ -13,6 +13,7 @@ from pyromq.admin.cluster.controllers import (
     FailOver,
     Group,
     Member,
+    at_risk,
     candidate,
     controllers_in_use,
     controllers_table,
@@ -134,7 +135,8 @@ async def elect(
 ) -> Listing[Election] | None:
     """Hand the role of master over to another broker of the group, for example before maintenance.
 
-    Only a live broker that is in sync can be elected. Senders wait a moment and go on at the new master.
+    Only a live broker that is in sync can be elected. Senders wait a moment and go on at the new master. A broker whose
+    machine failed may lack acknowledged messages; if nobody else can be master, name it to elect it all the same.
 
     Example: pyromq controller elect broker-a 2 --yes
     """
@@ -147,7 +149,9 @@ async def elect(
         return Listing.make(
             Election, [Election(broker, wanted.id, wanted.id, wanted.address, group.epoch, group.set_epoch)]
         )
-    if not session.agreed(f"make broker {wanted.id} ({wanted.address}) master of {broker} {old}", dangerous=True):
+    risk = at_risk(group, wanted)
+    what = f"make broker {wanted.id} ({wanted.address}) master of {broker} {old}{f': {risk}' if risk else ''}"
+    if not session.agreed(what, dangerous=True):
         return None
     won = await session.admin.controllers.elect(controllers, _cluster(cluster, group), broker, wanted.id)
     row = Election(broker, group.master, won.broker_id, won.address, won.epoch, won.set_epoch)

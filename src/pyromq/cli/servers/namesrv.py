@@ -118,7 +118,7 @@ def _serve(settings: Settings, of_controller: Settings | None) -> None:
 
 async def _run(settings: Settings, of_controller: Settings | None) -> None:
     name_server = NameServer(settings)
-    beside = controller.Controller(of_controller) if of_controller is not None else None
+    beside = controller.Controller(of_controller, embedded=True) if of_controller is not None else None
     systemd = Systemd.of(os.environ)
 
     def listening() -> None:

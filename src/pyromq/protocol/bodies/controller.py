@@ -24,12 +24,13 @@ class ElectMasterResponseBody(Body, frozen=True, kw_only=True):
 
 
 class ReplicaIdentity(Body, frozen=True, kw_only=True):
-    """One broker of a group."""
+    """One broker of a group. `doubtful` is ours, left out if it is not so: its log may lack what it acknowledged."""
 
     alive: bool = written(False)
     broker_address: str = written("")
     broker_id: I64 = written(0)
     broker_name: str = written("")
+    doubtful: bool = False
 
 
 class ReplicasInfo(Body, frozen=True, kw_only=True):

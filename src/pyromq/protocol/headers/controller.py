@@ -65,9 +65,10 @@ class ControllerRegisterBrokerReply(Header):
 
 
 class GetReplicaInfo(Header):
-    """1004"""
+    """1004. `doubtful` is ours: a broker in doubt about its log says so, and who knows what it means says it back."""
 
     broker_name: str
+    doubtful: bool | None = None
 
 
 class GetReplicaInfoReply(Header):
@@ -76,6 +77,7 @@ class GetReplicaInfoReply(Header):
     master_epoch: I32
     master_broker_id: I64 | None = None
     master_address: str | None = None
+    doubtful: bool | None = None
 
 
 class GetMetadataInfoReply(Header):

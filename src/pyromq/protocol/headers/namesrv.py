@@ -117,7 +117,7 @@ class GetBrokerMemberGroup(Header):
 
 
 class BrokerHeartbeat(Header):
-    """904 (5.x)"""
+    """904 (5.x). `doubtful` is ours: the broker's log may lack messages that it acknowledged. Others ignore it."""
 
     cluster_name: str
     broker_addr: str
@@ -128,6 +128,7 @@ class BrokerHeartbeat(Header):
     confirm_offset: I64 | None = None
     heartbeat_timeout_mills: I64 | None = None
     election_priority: I32 | None = None
+    doubtful: bool | None = None
 
 
 class NotifyMinBrokerIdChange(Header):

@@ -79,6 +79,7 @@ _KNOWN = {
     DELETED_TOPICS,
     f"{DELETED_TOPICS}.bak",
     "abort.bak",
+    "brokerBoot",
     "brokerIdentity",
     "compaction",
     "epochFileCheckpoint",

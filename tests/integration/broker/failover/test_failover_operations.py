@@ -10,6 +10,7 @@ from tests.integration.broker.failover.group_kit import FailoverGroup, in_sync, 
 from tests.integration.broker.life_kit import eventually, new_name_server
 from tests.integration.broker.replication_kit import end
 from tests.integration.cli.cli_kit import Commands
+from tests.integration.controller.controller_kit import Scene
 
 
 @pytest.fixture
@@ -107,6 +108,36 @@ async def test_a_slave_that_cannot_follow_is_shown_with_the_reason(group, typed)
     assert any(line.startswith("! fail-over of g: only broker 1 is in sync, of 2") for line in lines)
     assert (await typed("mqadmin getBrokerEpoch -b g")).out.count("#Epoch:") == 1
     assert (await typed("doctor -q")).code == 6
+
+
+@pytest.mark.slow
+async def test_a_broker_that_may_lack_messages_is_shown_and_elected_by_hand_only(group, typed):
+    """Both brokers died. One of them lost power, and is back first."""
+    scene = Scene(group.controller)
+    try:
+        one, two = await scene.group(2, "g")
+        assert (await one.alter([1, 2])).code == 0
+        await two.dies()
+        await one.dies()
+        await scene.until(lambda info: info["master"] is None, "g")
+        back = await scene.broker("g")
+        back.id = 2
+        await back.beat(timeout=60_000, doubtful="true")
+        assert (await back.elect()).code == 2012
+        status = (await typed("controller status g --controller CTL -o json")).json
+        members = {each["id"]: each for each in status["groups"][0]["members"]}
+        assert {key: each["doubtful"] for key, each in members.items()} == {1: False, 2: True}
+        assert "may lack acknowledged messages" in members[2]["problem"]
+        assert "start broker 1; if it is lost for good: pyromq controller elect g 2" in status["problems"][0]
+        by_chance = await typed("controller elect g -c c --controller CTL --yes")
+        assert "nobody can take over" in by_chance.err
+        asked = await typed("controller elect g 2 -c c --controller CTL")
+        assert "it may lack acknowledged messages that broker 1 has; those are lost then, for good" in asked.err
+        assert (await scene.info("g"))["master"] is None
+        assert (await typed("controller elect g 2 -c c --controller CTL --yes")).code == 0
+        assert (await scene.info("g"))["master"] == 2
+    finally:
+        await scene.close()
 
 
 @pytest.mark.slow

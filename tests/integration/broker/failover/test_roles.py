@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 
 import pytest
-from tests.integration.broker.failover.group_kit import in_sync, is_master, is_slave
+from tests.integration.broker.failover.group_kit import in_sync, is_master, is_slave, member
 from tests.integration.broker.life_kit import eventually
 from tests.integration.broker.replication_kit import end
 
@@ -162,3 +163,41 @@ async def test_a_stop_waits_for_clients_but_not_for_brokers_and_controllers(grou
     await is_master(slave)
     await group.stop("b")
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.slow
+async def test_a_broker_whose_log_was_lost_is_in_doubt_until_it_has_caught_up(group, caplog):
+    """Somebody replaced the disk of the log; the rest of the store is on another one."""
+    first = await group.start("a")
+    await is_master(first)
+    await group.start("b")
+    await in_sync(first, 1, 2)
+    await (await first.connect()).sent(b"hello")
+    boot = group.folder / "b/brokerBoot"
+    before = boot.read_text()
+    assert before.endswith("#ASYNC_FLUSH")
+    await group.stop("b")
+    await in_sync(first, 1)
+    shutil.rmtree(group.folder / "b/commitlog")
+    caplog.clear()
+    second = await group.start("b")
+    assert "does not become master before it has caught up" in caplog.text
+    await in_sync(first, 1, 2)
+
+    async def sure():
+        return boot.read_text() == before and not member(second).membership.is_doubtful
+
+    await eventually(sure)
+    assert group.log("a") == group.log("b")
+
+
+@pytest.mark.slow
+async def test_a_broker_in_doubt_that_is_alone_in_the_set_is_master_at_once(group):
+    first = await group.start("a")
+    await is_master(first)
+    await group.stop("a")
+    (group.folder / "a/brokerBoot").write_text("doubtful")
+    again = await group.start("a")
+    await is_master(again)
+    await (await again.connect()).sent(b"goes on")
+    assert (group.folder / "a/brokerBoot").read_text().endswith("#ASYNC_FLUSH")

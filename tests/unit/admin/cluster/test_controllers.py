@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from pyromq.admin.cluster.controllers import (
+    DOUBTFUL,
     Group,
     Look,
     Member,
+    at_risk,
     candidate,
     controllers_of,
     controllers_table,
@@ -136,3 +139,27 @@ def test_only_a_live_broker_that_is_in_sync_can_be_elected():
         candidate(replace(GROUP, members=(MEMBERS[0], replace(MEMBERS[1], alive=False))), 2)
     with pytest.raises(PyroMQError, match="not in sync"):
         candidate(replace(GROUP, members=(MEMBERS[0], replace(MEMBERS[1], in_sync=False))), 2)
+
+
+def test_a_broker_that_may_lack_messages_must_be_named_and_nobody_better_be_there():
+    dead, doubtful = replace(MEMBERS[0], alive=False), replace(MEMBERS[1], doubtful=True)
+    alone = replace(GROUP, master=None, members=(dead, doubtful), in_sync=(1, 2))
+    with pytest.raises(PyroMQError, match="nobody can take over"):
+        candidate(alone)
+    assert candidate(alone, 2) is doubtful
+    risk = at_risk(alone, doubtful)
+    assert risk == "it may lack acknowledged messages that broker 1 has; those are lost then, for good"
+    with_a_better_one = replace(GROUP, members=(MEMBERS[0], doubtful))
+    with pytest.raises(PyroMQError, match="broker 2 of fx may lack acknowledged messages; broker 1 has all of them"):
+        candidate(with_a_better_one, 2)
+    assert at_risk(GROUP, MEMBERS[1]) is None
+    both = replace(alone, members=(replace(MEMBERS[0], doubtful=True), doubtful))
+    assert at_risk(both, candidate(both, 2)) is None
+
+
+def test_a_broker_that_may_lack_messages_has_that_problem():
+    info = bodies.ReplicasInfo(in_sync_replicas=[identity(1), msgspec.structs.replace(identity(2), doubtful=True)])
+    looks = Answers("", {"h:2": cache(2, 150)}, {})
+    member = group_of("fx", info, looks).member(2)
+    assert member.doubtful
+    assert member.problem == DOUBTFUL

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pyromq.admin.cluster import fail_over_rules as rules
-from pyromq.admin.cluster.controllers import Controller, Epoch, FailOver, Group, Member
+from pyromq.admin.cluster.controllers import DOUBTFUL, Controller, Epoch, FailOver, Group, Member
 from pyromq.admin.cluster.doctor_rules import Health
 from pyromq.client.admin.fan_out import Missing
 from pyromq.errors import ServerError
@@ -99,6 +99,29 @@ def test_a_group_without_a_master():
     [finding, *_] = rules.broker_group(replace(GROUP, master=None))
     assert "start broker 1 or 2" in str(finding.to_do)
     assert "enableElectUncleanMaster" in str(finding.to_do)
+
+
+def test_a_group_that_waits_for_who_has_everything():
+    dead = replace(MASTER, role="SLAVE", alive=False, acts_as=None)
+    doubtful = replace(SLAVE, doubtful=True, problem=DOUBTFUL)
+    [finding, other] = rules.broker_group(replace(GROUP, master=None, members=(dead, doubtful)))
+    assert finding.status is Health.FAIL
+    assert finding.found == (
+        "it has no master, so it takes no messages: broker 2 may lack acknowledged messages, since its machine or disk "
+        "failed, and broker 1, which may have them, is not alive"
+    )
+    assert finding.to_do == (
+        "start broker 1; if it is lost for good: pyromq controller elect fx 2, and what only broker 1 had is lost"
+    )
+    assert other.found == "broker 1 at h:1 is not alive"
+    found = of_group(replace(dead, role="MASTER"), doubtful)
+    assert found[0][1].startswith("its master, broker 1 at h:1, is not alive, and nobody has taken over: broker 2 may")
+
+
+def test_a_slave_that_may_lack_messages_is_a_warning_until_it_has_caught_up():
+    assert of_group(MASTER, replace(SLAVE, doubtful=True, problem=DOUBTFUL)) == [
+        (Health.WARN, f"broker 2 at h:2: {DOUBTFUL}")
+    ]
 
 
 def test_a_master_that_is_not_alive():
