@@ -108,6 +108,8 @@ class Endpoint:
     # A server leaves requests unread while the peer does not read its replies. A client always reads on: if both
     # sides stopped, each would wait for the other.
     holds_requests: bool = False
+    # Until when, by the loop's clock, those that ask for much take short turns: others were there a moment ago.
+    others_until: float = 0.0
     connections: set[Connection] = field(default_factory=set)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     calls: asyncio.Semaphore = field(init=False)
