@@ -99,10 +99,16 @@ class RequestGuard:
             return False
         return True
 
+    def count_unserved(self, connection: Connection, request: Command) -> None:
+        """Count a request that no processor gets: of an unknown code, or with a body that is too large.
+
+        It counts for its address. Whether it is signed by an account cannot be told without its body.
+        """
+        if self._rates.is_on:
+            self._count(connection, request, None)
+
     def _count(self, connection: Connection, request: Command, account: str | None) -> None:
         """SystemBusy if this is one too many; the peer then has to wait before more is read from it."""
-        if not self._rates.is_on:
-            return
         # What was read since the last request counts for this one: the sum is right, with headers and all.
         size = connection.received - connection.charged
         connection.charged = connection.received

@@ -135,6 +135,7 @@ class Broker(Service):
                     self,
                     tls,
                     lambda: message_limit(store.config.max_message_size),
+                    count_unserved=self._access.guard.count_unserved,
                 )
                 self._ports = await life.enter_async_context(ports)
                 self._access.guard_changed = self._guard_changed

@@ -61,6 +61,8 @@ class Ports:
         listener: ConnectionListener,
         tls: TlsConfig,
         message_limit: Callable[[], BodyLimit],
+        *,
+        count_unserved: Callable[[Connection, Command], None] | None = None,
     ) -> None:
         self._config = config
         self._body_limit = body_limits(
@@ -69,6 +71,7 @@ class Ports:
         # One for both ports: what is bounded is what this process can bear.
         self._unfinished = UnfinishedFrames(max(config.max_unfinished, config.max_frame))
         self._admissions = Admissions(config)
+        self._count_unserved = count_unserved
         self._ha_port = ha_port
         self._listener = listener
         self._tls = tls
@@ -106,7 +109,7 @@ class Ports:
         if self.port > VIP_PORT_OFFSET:
             self._servers.append(self._server(self.port - VIP_PORT_OFFSET, self._vip_processors))
         ha_config = dataclasses.replace(self._config, listen_port=self._ha_port or self.port + HA_PORT_OFFSET)
-        self._ha = ListeningSocket(ha_config, lambda sock: self._slave_connected(sock))
+        self._ha = ListeningSocket(ha_config, lambda sock, _: self._slave_connected(sock))
         self._open.callback(self._ha.close)
 
     def _server(self, port: int, processors: Mapping[int, Processor]) -> RemotingServer:
@@ -120,6 +123,7 @@ class Ports:
             unfinished=self._unfinished,
             certificates=self.certificates,
             admissions=self._admissions,
+            count_unserved=self._count_unserved,
         )
         server.bind()
         self._open.push_async_callback(server.close)

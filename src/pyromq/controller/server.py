@@ -130,7 +130,14 @@ class Controller(Service):
         config = dataclasses.replace(settings[ServerConfig], listen_port=int(port))
         limits = body_limits(RULES, max_list=config.max_request_body, max_frame=config.max_frame)
         processors: dict[int, Processor] = {}
-        server = RemotingServer(config, processors, listener=self, tls=tls, body_limit=limits)
+        server = RemotingServer(
+            config,
+            processors,
+            listener=self,
+            tls=tls,
+            body_limit=limits,
+            count_unserved=self._access.guard.count_unserved,
+        )
         server.bind()
         try:
             self._server = server

@@ -116,7 +116,14 @@ class NameServer(Service):
             own = self._processors(client)
             processors = self._access.guard.over(own)
             self._access.guard_changed = lambda: processors.update(self._access.guard.over(own))
-            server = RemotingServer(config, processors, listener=self, tls=tls, body_limit=limits)
+            server = RemotingServer(
+                config,
+                processors,
+                listener=self,
+                tls=tls,
+                body_limit=limits,
+                count_unserved=self._access.guard.count_unserved,
+            )
             async with server, asyncio.TaskGroup() as tasks:
                 self._server = server
                 tasks.create_task(self._drop_silent_brokers(), name="drop silent brokers")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -24,13 +25,13 @@ from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.command import ONEWAY, RESPONSE, Command, SerializeType
 from pyromq.protocol.frame import FrameDecoder, OversizedRequest, encode_parts
 
-from .addresses import format_address
+from .addresses import format_address, origin_of
 from .calls import PendingCalls, next_opaque
 from .endpoint import CloseReason
 from .writer import TickWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Sequence
 
     from .calls import Waiter
     from .endpoint import Endpoint
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_NUMBER = re.compile(r"\d+")
 _OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 
 # Why what a peer sends is left unread: bits of `Connection._held`.
@@ -437,8 +439,24 @@ class Connection(asyncio.Protocol):
         remark = (
             f"the body of request {request.code} has {size} bytes; at most {limit.size} are taken ({limit.setting})"
         )
-        logger.warning("%s: %s", self.peer, remark)
-        self.reply(request, request.reply(limit.code, limit.remark or remark))
+        self._complain(("body", request.code), remark)
+        self.reply(request, self._turned_away(request, limit.code, limit.remark or remark))
+
+    def _turned_away(self, request: Command, code: ResponseCode, remark: str) -> Command:
+        """The answer to a request that no processor gets. It counts like any other."""
+        if self._endpoint.count_unserved is not None:
+            try:
+                self._endpoint.count_unserved(self, request)
+            except BrokerError as exc:
+                return request.reply(exc.code, exc.remark)
+        return request.reply(code, remark)
+
+    def _complain(self, what: Hashable, why: str) -> None:
+        """Log what the peer did wrong; a server does so once in a while for each address."""
+        faults = self._endpoint.faults
+        again = "" if faults is None else faults.due((origin_of(self.peer), what))
+        if again is not None:
+            logger.warning("%s: %s%s", self.peer, why, again)
 
     def _take_commands(self) -> None:
         endpoint = self._endpoint
@@ -515,10 +533,11 @@ class Connection(asyncio.Protocol):
         endpoint = self._endpoint
         processor = endpoint.processors.get(request.code, endpoint.default)
         if processor is None:
+            # The leading blank is RocketMQ's.
+            remark = f" request type {request.code} not supported"
+            answer = self._turned_away(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
             if not request.flag & ONEWAY:
-                # The leading blank is RocketMQ's.
-                remark = f" request type {request.code} not supported"
-                self.send(request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+                self.send(answer)
             return
         try:
             for hook in endpoint.hooks:
@@ -632,7 +651,8 @@ class Connection(asyncio.Protocol):
     def _fail(self, why: str) -> None:
         """Close the connection because of the peer's fault; earlier answers are still sent."""
         if not self.closed:
-            logger.warning("%s: %s; closing", self.peer, why)
+            # Garbage reads differently each time.
+            self._complain("garbage" if self.misbehaved else _NUMBER.sub("", why), f"{why}; closing")
             self._error = why
             self.close(CloseReason.FAILED)
 

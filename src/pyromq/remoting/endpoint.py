@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .connection import Connection
+    from .folded_log import FoldedLog
     from .request_rules import BodyLimit
     from .unfinished_frames import UnfinishedFrames
 
@@ -101,6 +102,10 @@ class Endpoint:
     max_running_requests: int = 10000
     # How large the body of a request may be, by its code; None takes whatever fits into a frame.
     body_limit: Callable[[int], BodyLimit] | None = None
+    # Counts a request that no processor gets, and raises a BrokerError if it is one too many.
+    count_unserved: Callable[[Connection, Command], None] | None = None
+    # A server's log of what peers do wrong; a client has few peers, and logs each time.
+    faults: FoldedLog | None = None
     # Shared by the endpoints whose connections are bounded together.
     unfinished: UnfinishedFrames | None = None
     # A server uses the header serialisation of each client.
