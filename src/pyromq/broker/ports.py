@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.command import Command
     from pyromq.remoting import BodyLimit, Connection, ConnectionListener, Processor, ServerConfig, TlsConfig
+    from pyromq.remoting.certificates import Reloaded
     from pyromq.remoting.endpoint import FastRequests, Lateness
 
 HA_PORT_OFFSET = 1
@@ -208,9 +209,9 @@ class Ports:
         following = asyncio.create_task(self.certificates.follow(), name="follow certificates")
         self._open.push_async_callback(_ended, following)
 
-    def reload_tls(self) -> None:
-        """Read the certificate again, for connections to come. ConfigError if it cannot be used: the old one stays."""
-        self.certificates.load()
+    def reload_tls(self, done: Reloaded) -> None:
+        """Read the certificate again, in a thread, for connections to come. If it cannot be used, the old one stays."""
+        self.certificates.load_soon(done)
 
     def stop_listening(self) -> None:
         """Take no new connections; those that are there go on."""

@@ -93,12 +93,13 @@ class NameServer(Service):
         self._access.reload()
         try:
             self._settings.reload_log_levels()
-            if self._server is not None:
-                self._server.reload_tls()
         except ConfigError as exc:
-            logger.error("not reloaded: %s", exc)
+            _reloaded(exc)
+            return
+        if self._server is None:
+            _reloaded(None)
         else:
-            logger.info("certificate and log levels reloaded")
+            self._server.reload_tls(_reloaded)
 
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         """Serve until cancelled; every task starts and ends in here. Calls `listening` once clients can connect.
@@ -197,6 +198,13 @@ class NameServer(Service):
         self._answers.forget()
         # The scan interval may have changed.
         self._look_again.set()
+
+
+def _reloaded(error: ConfigError | None) -> None:
+    if error is None:
+        logger.info("certificate and log levels reloaded")
+    else:
+        logger.error("not reloaded: %s", error)
 
 
 def check_folders(settings: Settings) -> list[str]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.command import Command
 
+    from .certificates import Reloaded
     from .config import ServerConfig
     from .listening import Address
     from .request_rules import BodyLimit
@@ -144,10 +145,9 @@ class RemotingServer:
         if self._listening is not None:
             self._listening.close()
 
-    def reload_tls(self) -> None:
-        """Reload the certificate for new connections. ConfigError if it is unusable; the old one stays."""
-        if self._has_own_files:
-            self._files.load()
+    def reload_tls(self, done: Reloaded) -> None:
+        """Reload the certificate for new connections, in a thread. If it is unusable, the old one stays."""
+        self._files.load_soon(done)
 
     async def close(self) -> None:
         """Stop listening, close the connections, wait for everything still running."""
