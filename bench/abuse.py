@@ -1,8 +1,11 @@
 """An honest client beside those who mean no good: thousands of half frames and garbage, and a flood.
 
 The honest one sends steadily, from another address than the others. What counts is how long it waits for its answers,
-next to what it waits alone: with the defaults, and with a limit of requests for each address. Broker, honest client and
-the others are processes of their own. The others share the machine too, so they run only when nobody else wants the
+next to what it waits alone: with the defaults, and with a limit of requests for each address. Half of the crowd stays,
+with a frame that never ends; the other half sends garbage, is sent away and comes back a second later. The flood has
+forty times the rate of the honest client; in the last row it has no bound and sends as fast as the broker takes it.
+
+Broker, honest client and the others are processes of their own. The others run only when nobody else wants the
 processor (SCHED_IDLE): without that, an honest client on two cores waits for its own turn, not for the broker. What
 each of them took of a core, and what the others got done, stands beside the figures.
 """
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from .broker_peers import Peer
 
 CROWD = 5_000
-FLOODS = 1
+FLOOD_RATE = 20_000
 BODY = 1024
 HONEST_RATE = 500
 HONEST_CONNECTIONS = 4
@@ -72,7 +75,7 @@ def main(seconds: float) -> None:
     show(
         title(
             f"An honest client, {HONEST_RATE} sends of {BODY} bytes a second, beside {CROWD:,} connections with half "
-            f"frames or garbage and {FLOODS} that floods",
+            f"frames or garbage, and one that floods with {FLOOD_RATE:,} sends a second",
             seconds,
         ),
         (
@@ -92,8 +95,9 @@ def _beside_each_crowd(peer: Peer, name: str, seconds: float) -> list[tuple[str,
     half = CROWD // 2
     crowds = {
         "the crowd": Abuse(peer.port, flood, half_frames=half, garbage=half),
-        "the flood": Abuse(peer.port, flood, floods=FLOODS),
-        "both": Abuse(peer.port, flood, half_frames=half, garbage=half, floods=FLOODS),
+        "the flood": Abuse(peer.port, flood, floods=1, flood_rate=FLOOD_RATE),
+        "both": Abuse(peer.port, flood, half_frames=half, garbage=half, floods=1, flood_rate=FLOOD_RATE),
+        "a flood without bound": Abuse(peer.port, flood, floods=1),
     }
     measured: dict[str, list[Seen]] = {"nobody": [], **{who: [] for who in crowds}}
     for _ in range(ROUNDS):

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import SynchronizedArray
     from multiprocessing.synchronize import Event
 
-CROWD_SOURCE = "127.0.0.9"
+GARBAGE_SOURCE = "127.0.0.9"
 FLOOD_SOURCE = "127.0.0.10"
+HALF_FRAME_SOURCE = "127.0.0.11"
 BOOT_SECONDS = 60.0
 
 # Whoever was sent away comes back after so many seconds, on average.
@@ -138,7 +139,7 @@ class _Abusers:
 
 
 class _Abuser(asyncio.Protocol):
-    source = CROWD_SOURCE
+    source: str
 
     def __init__(self, all_of_them: _Abusers) -> None:
         self.all = all_of_them
@@ -158,12 +159,16 @@ class _Abuser(asyncio.Protocol):
 
 
 class _HalfFrame(_Abuser):
+    source = HALF_FRAME_SOURCE
+
     def start(self) -> None:
         frame = self.all.abuse.frame
         self.transport.write(frame[: len(frame) // 2])
 
 
 class _Garbage(_Abuser):
+    source = GARBAGE_SOURCE
+
     def start(self) -> None:
         self.transport.write(random.randbytes(200))
 
