@@ -27,6 +27,7 @@ T = TypeVar("T")
 _LENGTH = struct.Struct(">i")
 _READ_SIZE = 1 << 18
 _UNLIMITED = sys.maxsize
+_LATEST = 10.0  # seconds until the last answers of a steady load must be there
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +122,11 @@ class _SteadyDriver(_Driver):
         super().__init__(frames, 0, _UNLIMITED, times)
         self._unsent = 0
 
-    def send(self, number: int) -> None:
-        self._unsent = min(number, self._MOST - len(self._sent))
-        self._send(self._unsent, time.perf_counter())
+    def send(self, number: int) -> int:
+        """Send so many, or fewer if too many wait; how many it were."""
+        number = self._unsent = min(number, self._MOST - len(self._sent))
+        self._send(number, time.perf_counter())
+        return number
 
 
 def drive(port: int, frames: bytes | Sequence[bytes], connections: int, window: int, seconds: float) -> Measured:
@@ -139,7 +142,10 @@ def drive_count(port: int, frames: bytes | Sequence[bytes], connections: int, wi
 def drive_steadily(
     port: int, frame: bytes, connections: int, rate: float, seconds: float, meanwhile: Callable[[], T]
 ) -> tuple[Measured, T]:
-    """Send `rate` requests a second, spread evenly, for so long, and what `meanwhile` gives, which runs here."""
+    """Send `rate` requests a second, spread evenly, for so long, and what `meanwhile` gives, which runs here.
+
+    TimeoutError if some stay unanswered: those would be the slowest, and a figure without them says nothing.
+    """
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         measured = pool.apply_async(_run, (_steadily, (port, (frame,), connections, rate, seconds)))
@@ -184,15 +190,22 @@ async def _steadily(port: int, frames: Sequence[bytes], connections: int, rate: 
     for _ in range(connections):
         _, driver = await loop.create_connection(lambda: _SteadyDriver(frames, times), "127.0.0.1", port)
         drivers.append(driver)
-    began, busy, sent = time.perf_counter(), time.process_time(), 0
+    began, busy, due, sent = time.perf_counter(), time.process_time(), 0, 0
     while (passed := time.perf_counter() - began) < seconds:
-        due = int(passed * rate) - sent
+        more = int(passed * rate) - due
         for number, driver in enumerate(drivers):
-            driver.send(due // connections + (number < due % connections))
-        sent += due
+            sent += driver.send(more // connections + (number < more % connections))
+        due += more
         await asyncio.sleep(0.001)
+    busy = time.process_time() - busy
     count = sum(driver.count for driver in drivers)
-    return _measured(times, count, passed, count, time.process_time() - busy)
+    async with asyncio.timeout(_LATEST):
+        while sum(driver.count for driver in drivers) < sent:
+            await asyncio.sleep(0.001)
+            for driver in drivers:
+                if driver.ended.done():
+                    driver.ended.result()
+    return _measured(times, count, passed, sent, busy)
 
 
 async def _counted(port: int, frames: Sequence[bytes], connections: int, window: int, count: int) -> Measured:
@@ -223,9 +236,11 @@ async def _connect(
 
 
 def _measured(times: list[float], replies: int, took: float, count: int, busy: float) -> Measured:
+    if not times:
+        raise TimeoutError("no request was answered in the measured time")
     times.sort()
     return Measured(replies / took, _percentile(times, 50), _percentile(times, 99), count, busy / took)
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:
-    return 1000 * ordered[len(ordered) * percent // 100] if ordered else 0.0
+    return 1000 * ordered[len(ordered) * percent // 100]

@@ -17,7 +17,7 @@ from pyromq.remoting import RateLimits, origin_of, with_read
 from .authority import Anyone, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping
 
     from pyromq.protocol.command import Command
     from pyromq.protocol.rights import Need
@@ -39,6 +39,8 @@ class RequestGuard:
         self._authority = authority
         self._refusals = refusals
         self._rates = rates or RateLimits()
+        # The request that was identified last, and whose it is: what its processor requires is about the same account.
+        self._identified: tuple[Command | None, str | None] = None, None
         # Whether nobody is asked anything, so that there is no need to find out what to ask for.
         self.is_open = isinstance(authority, Anyone)
 
@@ -81,7 +83,7 @@ class RequestGuard:
         """Raise `Refused` unless whoever sent `request` may do this. Also for what a processor finds out on its way."""
         rule = self._rules[request.code]
         try:
-            account = self._authority.identify(request, connection.peer, rule)
+            account = self.account_of(connection, request)
             self._authority.allow(account, needs, connection.peer, rule, request.code)
         except Refused as refused:
             self._note(connection, request, refused)
@@ -89,6 +91,9 @@ class RequestGuard:
 
     def account_of(self, connection: Connection, request: Command) -> str | None:
         """Who sent a request that was let in; None if nobody had to say."""
+        identified, account = self._identified
+        if identified is request:
+            return account
         return self._authority.identify(request, connection.peer, self._rules[request.code])
 
     def would_allow(self, account: str | None, address: str, code: int, needs: Iterable[Need]) -> bool:
@@ -99,10 +104,16 @@ class RequestGuard:
             return False
         return True
 
+    def count_unserved(self, connection: Connection, request: Command) -> None:
+        """Count a request that no processor gets: of an unknown code, or with a body that is too large.
+
+        It counts for its address. Whether it is signed by an account cannot be told without its body.
+        """
+        if self._rates.is_on:
+            self._count(connection, request, None)
+
     def _count(self, connection: Connection, request: Command, account: str | None) -> None:
         """SystemBusy if this is one too many; the peer then has to wait before more is read from it."""
-        if not self._rates.is_on:
-            return
         # What was read since the last request counts for this one: the sum is right, with headers and all.
         size = connection.received - connection.charged
         connection.charged = connection.received
@@ -123,32 +134,36 @@ class RequestGuard:
     def _guarded(self, code: int, processor: Processor) -> Processor:
         rule = self._rules[code]
         needs, body = rule.needs, rule.needs.body
-        # Nobody's body is read who has not proven who they are.
-        then = processor if body is None else self._after_body(body, processor)
+        identify, allow, is_counted = self._authority.identify, self._authority.allow, self._rates.is_on
 
         def process(connection: Connection, request: Command) -> Answer:
             try:
-                account = self._authority.identify(request, connection.peer, rule)
+                account = identify(request, connection.peer, rule)
             except Refused as refused:
-                self._count(connection, request, None)
+                if is_counted:
+                    self._count(connection, request, None)
                 self._note(connection, request, refused)
                 raise
-            self._count(connection, request, account)
+            if is_counted:
+                self._count(connection, request, account)
             try:
-                self._authority.allow(account, needs.of(request.ext or {}), connection.peer, rule, code)
+                allow(account, needs.of(request.ext or {}), connection.peer, rule, code)
             except Refused as refused:
                 self._note(connection, request, refused)
                 raise
-            return then(connection, request)
+            self._identified = request, account
+            if body is None:
+                return processor(connection, request)
+
+            def after_body(connection: Connection, request: Command, found: tuple[Need, ...]) -> Answer:
+                self._identified = request, account
+                self.require(connection, request, found)
+                return processor(connection, request)
+
+            # Nobody's body is read who has not proven who they are.
+            return with_read(lambda request: body(request.body_bytes), after_body)(connection, request)
 
         return process
-
-    def _after_body(self, body: Callable[[bytes], tuple[Need, ...]], processor: Processor) -> Processor:
-        def process(connection: Connection, request: Command, needs: tuple[Need, ...]) -> Answer:
-            self.require(connection, request, needs)
-            return processor(connection, request)
-
-        return with_read(lambda request: body(request.body_bytes), process)
 
     def _note(self, connection: Connection, request: Command, refused: Refused) -> None:
         self._refusals.note(request.code, connection.peer, refused.account, refused.remark)

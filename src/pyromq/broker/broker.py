@@ -98,12 +98,13 @@ class Broker(Service):
         self._access.reload()
         try:
             self._live.reload_log_levels()
-            if self._ports is not None:
-                self._ports.reload_tls()
         except ConfigError as exc:
-            logger.error("reload failed: %s", exc)
+            _reloaded(exc)
+            return
+        if self._ports is None:
+            _reloaded(None)
         else:
-            logger.info("certificates and log levels reloaded")
+            self._ports.reload_tls(_reloaded)
 
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         """Serve until cancelled; every task starts and ends here. Calls `listening` once registered.
@@ -135,6 +136,7 @@ class Broker(Service):
                     self,
                     tls,
                     lambda: message_limit(store.config.max_message_size),
+                    count_unserved=self._access.guard.count_unserved,
                 )
                 self._ports = await life.enter_async_context(ports)
                 self._access.guard_changed = self._guard_changed
@@ -334,6 +336,13 @@ class Broker(Service):
         if self._parts is not None:
             self._parts.tables.clients.closed(connection)
         self._connection_closed.set()
+
+
+def _reloaded(error: ConfigError | None) -> None:
+    if error is None:
+        logger.info("certificates and log levels reloaded")
+    else:
+        logger.error("reload failed: %s", error)
 
 
 def _this_task() -> asyncio.Task[Any]:

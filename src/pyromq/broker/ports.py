@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.command import Command
     from pyromq.remoting import BodyLimit, Connection, ConnectionListener, Processor, ServerConfig, TlsConfig
+    from pyromq.remoting.certificates import Reloaded
     from pyromq.remoting.endpoint import FastRequests, Lateness
 
 HA_PORT_OFFSET = 1
@@ -61,6 +62,8 @@ class Ports:
         listener: ConnectionListener,
         tls: TlsConfig,
         message_limit: Callable[[], BodyLimit],
+        *,
+        count_unserved: Callable[[Connection, Command], None] | None = None,
     ) -> None:
         self._config = config
         self._body_limit = body_limits(
@@ -69,6 +72,7 @@ class Ports:
         # One for both ports: what is bounded is what this process can bear.
         self._unfinished = UnfinishedFrames(max(config.max_unfinished, config.max_frame))
         self._admissions = Admissions(config)
+        self._count_unserved = count_unserved
         self._ha_port = ha_port
         self._listener = listener
         self._tls = tls
@@ -106,7 +110,7 @@ class Ports:
         if self.port > VIP_PORT_OFFSET:
             self._servers.append(self._server(self.port - VIP_PORT_OFFSET, self._vip_processors))
         ha_config = dataclasses.replace(self._config, listen_port=self._ha_port or self.port + HA_PORT_OFFSET)
-        self._ha = ListeningSocket(ha_config, lambda sock: self._slave_connected(sock))
+        self._ha = ListeningSocket(ha_config, lambda sock, _: self._slave_connected(sock))
         self._open.callback(self._ha.close)
 
     def _server(self, port: int, processors: Mapping[int, Processor]) -> RemotingServer:
@@ -120,6 +124,7 @@ class Ports:
             unfinished=self._unfinished,
             certificates=self.certificates,
             admissions=self._admissions,
+            count_unserved=self._count_unserved,
         )
         server.bind()
         self._open.push_async_callback(server.close)
@@ -204,9 +209,9 @@ class Ports:
         following = asyncio.create_task(self.certificates.follow(), name="follow certificates")
         self._open.push_async_callback(_ended, following)
 
-    def reload_tls(self) -> None:
-        """Read the certificate again, for connections to come. ConfigError if it cannot be used: the old one stays."""
-        self.certificates.load()
+    def reload_tls(self, done: Reloaded) -> None:
+        """Read the certificate again, in a thread, for connections to come. If it cannot be used, the old one stays."""
+        self.certificates.load_soon(done)
 
     def stop_listening(self) -> None:
         """Take no new connections; those that are there go on."""

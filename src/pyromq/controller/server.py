@@ -111,12 +111,13 @@ class Controller(Service):
         self._access.reload()
         try:
             self._settings.reload_log_levels()
-            if self._server is not None:
-                self._server.reload_tls()
         except ConfigError as exc:
-            logger.error("not reloaded: %s", exc)
+            _reloaded(exc)
+            return
+        if self._server is None:
+            _reloaded(None)
         else:
-            logger.info("certificate and log levels reloaded")
+            self._server.reload_tls(_reloaded)
 
     def rest(self) -> None:
         """All brokers are about to stop: replace no master any more, unless a broker asks for it."""
@@ -135,7 +136,14 @@ class Controller(Service):
         config = dataclasses.replace(settings[ServerConfig], listen_port=int(port))
         limits = body_limits(RULES, max_list=config.max_request_body, max_frame=config.max_frame)
         processors: dict[int, Processor] = {}
-        server = RemotingServer(config, processors, listener=self, tls=tls, body_limit=limits)
+        server = RemotingServer(
+            config,
+            processors,
+            listener=self,
+            tls=tls,
+            body_limit=limits,
+            count_unserved=self._access.guard.count_unserved,
+        )
         server.bind()
         try:
             self._server = server
@@ -244,6 +252,13 @@ async def _kept(decisions: Decisions) -> AsyncIterator[asyncio.Task[None]]:
 
 async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.shield(task)
+
+
+def _reloaded(error: ConfigError | None) -> None:
+    if error is None:
+        logger.info("certificate and log levels reloaded")
+    else:
+        logger.error("not reloaded: %s", error)
 
 
 def _close(connection: Hashable) -> None:

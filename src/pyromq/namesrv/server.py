@@ -93,12 +93,13 @@ class NameServer(Service):
         self._access.reload()
         try:
             self._settings.reload_log_levels()
-            if self._server is not None:
-                self._server.reload_tls()
         except ConfigError as exc:
-            logger.error("not reloaded: %s", exc)
+            _reloaded(exc)
+            return
+        if self._server is None:
+            _reloaded(None)
         else:
-            logger.info("certificate and log levels reloaded")
+            self._server.reload_tls(_reloaded)
 
     async def run(self, listening: Callable[[], None] | None = None) -> None:
         """Serve until cancelled; every task starts and ends in here. Calls `listening` once clients can connect.
@@ -116,7 +117,14 @@ class NameServer(Service):
             own = self._processors(client)
             processors = self._access.guard.over(own)
             self._access.guard_changed = lambda: processors.update(self._access.guard.over(own))
-            server = RemotingServer(config, processors, listener=self, tls=tls, body_limit=limits)
+            server = RemotingServer(
+                config,
+                processors,
+                listener=self,
+                tls=tls,
+                body_limit=limits,
+                count_unserved=self._access.guard.count_unserved,
+            )
             async with server, asyncio.TaskGroup() as tasks:
                 self._server = server
                 tasks.create_task(self._drop_silent_brokers(), name="drop silent brokers")
@@ -190,6 +198,13 @@ class NameServer(Service):
         self._answers.forget()
         # The scan interval may have changed.
         self._look_again.set()
+
+
+def _reloaded(error: ConfigError | None) -> None:
+    if error is None:
+        logger.info("certificate and log levels reloaded")
+    else:
+        logger.error("not reloaded: %s", error)
 
 
 def check_folders(settings: Settings) -> list[str]:

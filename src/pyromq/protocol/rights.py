@@ -10,6 +10,7 @@ Whoever has an account may do what needs nothing (`SIGNED`); `OPEN` is for every
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -39,6 +40,8 @@ class ResourceKind(StrEnum):
     TOPIC = "Topic"
     GROUP = "Group"
 
+
+_LONGEST_NAME = 255
 
 # In place of a name: all resources of a kind. Only rights on `*` cover it.
 EVERY = "*"
@@ -98,14 +101,25 @@ def on_group(name: str, actions: frozenset[Action]) -> Need:
 
 def topic(*actions: Action, field: str = "topic") -> Needs:
     """One of `actions` on the topic that `field` names."""
-    wanted = frozenset(actions)
-    return Needs((lambda ext: (on_topic(ext.get(field, ""), wanted),),))
+    return _named(on_topic, frozenset(actions), field)
 
 
 def group(*actions: Action, field: str = "consumerGroup") -> Needs:
     """One of `actions` on the group that `field` names."""
-    wanted = frozenset(actions)
-    return Needs((lambda ext: (on_group(ext.get(field, ""), wanted),),))
+    return _named(on_group, frozenset(actions), field)
+
+
+def _named(make: Callable[[str, frozenset[Action]], Need], wanted: frozenset[Action], field: str) -> Needs:
+    @functools.lru_cache(maxsize=1024)
+    def known(name: str) -> tuple[Need, ...]:
+        return (make(name, wanted),)
+
+    def read(ext: Ext) -> tuple[Need, ...]:
+        name = ext.get(field, "")
+        # Longer ones are no names, and would fill the memory.
+        return known(name) if len(name) <= _LONGEST_NAME else (make(name, wanted),)
+
+    return Needs((read,))
 
 
 def if_given(needs: Needs, field: str, instead: Needs = SIGNED) -> Needs:

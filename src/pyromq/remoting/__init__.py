@@ -19,6 +19,7 @@ from .tls import TlsConfig, TlsMode
 
 if TYPE_CHECKING:
     from .admissions import Admissions
+    from .folded_log import FoldedLog
     from .rate_limits import RateLimits
     from .request_rules import Admin, BodyLimit, BodySize, Rule, body_limits
     from .server import RemotingServer
@@ -34,6 +35,7 @@ __all__ = [
     "Connection",
     "ConnectionListener",
     "Endpoint",
+    "FoldedLog",
     "Hook",
     "NameServers",
     "Processor",
@@ -66,6 +68,7 @@ _OF_SERVERS = {
     "Admissions": ".admissions",
     "BodyLimit": ".request_rules",
     "BodySize": ".request_rules",
+    "FoldedLog": ".folded_log",
     "RateLimits": ".rate_limits",
     "RemotingServer": ".server",
     "Rule": ".request_rules",

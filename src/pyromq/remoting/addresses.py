@@ -52,11 +52,13 @@ def host_of(peer: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def origin_of(peer: str) -> str:
-    """Whom the peer at `host:port` counts as where each origin has its share: its host, or the /64 of IPv6.
+    """Whom the peer at `host:port` counts as where each origin has its share: its host, or the /64 of IPv6."""
+    return origin_of_host(host_of(peer))
 
-    Whoever has one address of IPv6 usually has a whole /64 of them.
-    """
-    host = host_of(peer)
+
+@functools.lru_cache(maxsize=4096)
+def origin_of_host(host: str) -> str:
+    """As `origin_of`. Whoever has one address of IPv6 usually has a whole /64 of them."""
     if ":" not in host:
         return host
     try:

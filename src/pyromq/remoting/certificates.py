@@ -6,6 +6,7 @@ A new context is made when a file changes, for connections to come; open connect
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import logging
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from .tls import TlsConfig
 
+    # Called when files were read, or with why they cannot be used; then what was there before stays.
+    Reloaded = Callable[[ConfigError | None], None]
+
 logger = logging.getLogger(__name__)
 
 LOOK = 5.0  # seconds between two looks at the files
@@ -41,7 +45,10 @@ class Shown(NamedTuple):
 
 
 class FollowedFiles:
-    """A TLS context made from files. `load` and `renew` read files: call them off the event loop, one at a time."""
+    """A TLS context made from files. `load` and `renew` read files: call them off the event loop, one at a time.
+
+    Once `follow` runs, it alone calls them; `load_soon` asks it to.
+    """
 
     def __init__(self, what: str, make: Callable[[], ssl.SSLContext | None], cert: str, *others: str) -> None:
         """`what` names the certificate in log lines: "the server's certificate"."""
@@ -52,6 +59,9 @@ class FollowedFiles:
         self._stamps: _Stamps = ()
         self._unusable: _Stamps | None = None
         self._announced: datetime | None = None
+        # Those who want to hear how the next reading went.
+        self._asked: list[Reloaded] = []
+        self._wake = asyncio.Event()
         self.current = Shown()
         self.expires: datetime | None = None
 
@@ -98,12 +108,33 @@ class FollowedFiles:
             self._announced = now
             logger.warning("%s, %s, %s; replace the file, it is read again by itself", self._what, self._cert, problem)
 
+    def load_soon(self, done: Reloaded) -> None:
+        """Read the files in a thread, even if they look the same, and call `done`. For the event loop of `follow`."""
+        self._asked.append(done)
+        self._wake.set()
+
     async def follow(self) -> None:
         """Renew until cancelled."""
-        while self._files:
-            await asyncio.sleep(LOOK)
-            await asyncio.to_thread(self.renew)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK if self._files else None):
+                    await self._wake.wait()
+            self._wake.clear()
+            asked, self._asked = self._asked, []
+            if asked:
+                error = await asyncio.to_thread(self._loading_error)
+                for done in asked:
+                    done(error)
+            else:
+                await asyncio.to_thread(self.renew)
             self.announce(datetime.now(UTC))
+
+    def _loading_error(self) -> ConfigError | None:
+        try:
+            self.load()
+        except ConfigError as exc:
+            return exc
+        return None
 
     def _looked(self) -> _Stamps:
         return tuple(_stamp(file) for file in self._files)

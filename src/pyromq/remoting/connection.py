@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -24,13 +25,13 @@ from pyromq.protocol.codes import ResponseCode
 from pyromq.protocol.command import ONEWAY, RESPONSE, Command, SerializeType
 from pyromq.protocol.frame import FrameDecoder, OversizedRequest, encode_parts
 
-from .addresses import format_address
+from .addresses import format_address, origin_of
 from .calls import PendingCalls, next_opaque
 from .endpoint import CloseReason
 from .writer import TickWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Sequence
 
     from .calls import Waiter
     from .endpoint import Endpoint
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_NUMBER = re.compile(r"\d+")
 _OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 
 # Why what a peer sends is left unread: bits of `Connection._held`.
@@ -51,6 +53,15 @@ _UNTIL_NEXT_TURN = 8
 # 256,000 bytes from a connection that has so much to say: thousands of messages, while all others wait.
 _REQUESTS_AT_ONCE = 256
 _BYTES_AT_ONCE = 128 * 1024
+# And while there are others with little to say: so many that its turn, with the store and the answers, takes no longer
+# than this in seconds, since they wait for one or two of them; but never fewer. Beside a flood of 1 KB sends half of
+# their answers took 0.3 ms with 16 requests a turn, 0.6 ms with 64 and 0.8 ms with 256, and the flood got through 100,
+# 215 and 260 thousand a second; without the compiled path, 0.4 ms with 16 and 4.6 ms with 256, and 60 and 72 thousand.
+_REQUESTS_BESIDE_OTHERS = 16
+_SHORT_TURN = 0.0003
+# How long, in seconds, a connection counts as one of the others, or as one with much to say.
+_OTHERS = 0.1
+_MUCH = 1.0
 
 
 class Connection(asyncio.Protocol):
@@ -72,8 +83,11 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_moved",
         "_moved_at",
+        "_much_until",
         "_reason",
+        "_short",
         "_transport",
+        "_turn_began",
         "_unfinished",
         "_writer",
         "charged",
@@ -109,6 +123,11 @@ class Connection(asyncio.Protocol):
         # What `close_if_idle` saw last, and since when.
         self._moved = -1
         self._moved_at = 0.0
+        # Until when it counts as one that asks for much.
+        self._much_until = 0.0
+        # Requests in its short turns, and when the last of them began.
+        self._short = _REQUESTS_BESIDE_OTHERS
+        self._turn_began = 0.0
         self.peer = "?"
         self.received = 0
         # How much of that was held against a limit.
@@ -229,6 +248,7 @@ class Connection(asyncio.Protocol):
     def leave_unread(self, seconds: float) -> None:
         """Take nothing from this peer for a while: it asks for more than it may."""
         if not self._held & _FOR_A_WHILE and not self.closed:
+            self._much_until = self._loop.time() + _MUCH
             self._hold(_FOR_A_WHILE)
             self._loop.call_later(seconds, self._go_on)
 
@@ -346,6 +366,8 @@ class Connection(asyncio.Protocol):
             self._count_unfinished()
         if len(data) > _BYTES_AT_ONCE:
             self._yield_turn()
+        elif not self._much_until:
+            self._endpoint.others_until = self._loop.time() + _OTHERS
 
     def eof_received(self) -> None:
         # Tell waiting callers now, not once the peer has read the rest.
@@ -417,8 +439,24 @@ class Connection(asyncio.Protocol):
         remark = (
             f"the body of request {request.code} has {size} bytes; at most {limit.size} are taken ({limit.setting})"
         )
-        logger.warning("%s: %s", self.peer, remark)
-        self.reply(request, request.reply(limit.code, limit.remark or remark))
+        self._complain(("body", request.code), remark)
+        self.reply(request, self._turned_away(request, limit.code, limit.remark or remark))
+
+    def _turned_away(self, request: Command, code: ResponseCode, remark: str) -> Command:
+        """The answer to a request that no processor gets. It counts like any other."""
+        if self._endpoint.count_unserved is not None:
+            try:
+                self._endpoint.count_unserved(self, request)
+            except BrokerError as exc:
+                return request.reply(exc.code, exc.remark)
+        return request.reply(code, remark)
+
+    def _complain(self, what: Hashable, why: str) -> None:
+        """Log what the peer did wrong; a server does so once in a while for each address."""
+        faults = self._endpoint.faults
+        again = "" if faults is None else faults.due((origin_of(self.peer), what))
+        if again is not None:
+            logger.warning("%s: %s%s", self.peer, why, again)
 
     def _take_commands(self) -> None:
         endpoint = self._endpoint
@@ -427,7 +465,7 @@ class Connection(asyncio.Protocol):
         fast, lateness = endpoint.fast, endpoint.lateness
         if lateness is not None and monotonic() > lateness.late_after:
             process, fast = self._process_late, None
-        left = _REQUESTS_AT_ONCE if endpoint.holds_requests else sys.maxsize
+        left = self._turn()
         while left > 0:
             if self._held or self.closed:
                 return
@@ -455,11 +493,36 @@ class Connection(asyncio.Protocol):
                 process(command)
         self._yield_turn()
 
+    def _turn(self) -> int:
+        """How many requests may be taken now."""
+        endpoint = self._endpoint
+        if not endpoint.holds_requests:
+            return sys.maxsize
+        if self._much_until:
+            now = self._loop.time()
+            if now > self._much_until:
+                self._much_until = 0.0
+            elif now < endpoint.others_until:
+                return self._short_turn(monotonic())
+        return _REQUESTS_AT_ONCE
+
+    def _short_turn(self, now: float) -> int:
+        """As `_turn`, beside others. How long the last one took says whether this one may be longer."""
+        took = now - self._turn_began
+        self._turn_began = now
+        if took > _SHORT_TURN:
+            self._short = max(self._short // 2, _REQUESTS_BESIDE_OTHERS)
+        elif took < _SHORT_TURN / 2:
+            self._short = min(self._short * 2, _REQUESTS_AT_ONCE)
+        return self._short
+
     def _yield_turn(self) -> None:
         """Let other connections have their turn before this one goes on."""
         if self._endpoint.holds_requests and not self.closed and not self._held & _UNTIL_NEXT_TURN:
+            self._much_until = self._loop.time() + _MUCH
             self._hold(_UNTIL_NEXT_TURN)
-            self._loop.call_soon(self._next_turn)
+            # A turn of the loop later: in the next one others are read, and then they still have to be answered.
+            self._loop.call_soon(self._loop.call_soon, self._next_turn)
 
     def _next_turn(self) -> None:
         if not self.closed:
@@ -470,10 +533,11 @@ class Connection(asyncio.Protocol):
         endpoint = self._endpoint
         processor = endpoint.processors.get(request.code, endpoint.default)
         if processor is None:
+            # The leading blank is RocketMQ's.
+            remark = f" request type {request.code} not supported"
+            answer = self._turned_away(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
             if not request.flag & ONEWAY:
-                # The leading blank is RocketMQ's.
-                remark = f" request type {request.code} not supported"
-                self.send(request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+                self.send(answer)
             return
         try:
             for hook in endpoint.hooks:
@@ -587,7 +651,8 @@ class Connection(asyncio.Protocol):
     def _fail(self, why: str) -> None:
         """Close the connection because of the peer's fault; earlier answers are still sent."""
         if not self.closed:
-            logger.warning("%s: %s; closing", self.peer, why)
+            # Garbage reads differently each time.
+            self._complain("garbage" if self.misbehaved else _NUMBER.sub("", why), f"{why}; closing")
             self._error = why
             self.close(CloseReason.FAILED)
 

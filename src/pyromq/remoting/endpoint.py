@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .connection import Connection
+    from .folded_log import FoldedLog
     from .request_rules import BodyLimit
     from .unfinished_frames import UnfinishedFrames
 
@@ -101,6 +102,10 @@ class Endpoint:
     max_running_requests: int = 10000
     # How large the body of a request may be, by its code; None takes whatever fits into a frame.
     body_limit: Callable[[int], BodyLimit] | None = None
+    # Counts a request that no processor gets, and raises a BrokerError if it is one too many.
+    count_unserved: Callable[[Connection, Command], None] | None = None
+    # A server's log of what peers do wrong; a client has few peers, and logs each time.
+    faults: FoldedLog | None = None
     # Shared by the endpoints whose connections are bounded together.
     unfinished: UnfinishedFrames | None = None
     # A server uses the header serialisation of each client.
@@ -108,6 +113,8 @@ class Endpoint:
     # A server leaves requests unread while the peer does not read its replies. A client always reads on: if both
     # sides stopped, each would wait for the other.
     holds_requests: bool = False
+    # Until when, by the loop's clock, those that ask for much take short turns: others were there a moment ago.
+    others_until: float = 0.0
     connections: set[Connection] = field(default_factory=set)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     calls: asyncio.Semaphore = field(init=False)

@@ -9,7 +9,7 @@ import asyncio
 import errno
 import logging
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyromq.errors import ConfigError
 
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
     from .config import ServerConfig
 
+    # Host and port, and more for IPv6.
+    Address = tuple[Any, ...]
+
 logger = logging.getLogger(__name__)
 
-# Connections accepted per turn of the event loop; then the existing ones get theirs.
-_AT_ONCE = 16
+# Connections accepted per turn of the event loop; then the existing ones get theirs. One that is refused takes 25 µs.
+_AT_ONCE = 8
 _RETRY = 0.1
 
 
@@ -34,7 +37,7 @@ class ListeningSocket:
     tries again a moment later; the peers wait in the backlog.
     """
 
-    def __init__(self, config: ServerConfig, accepted: Callable[[socket.socket], None]) -> None:
+    def __init__(self, config: ServerConfig, accepted: Callable[[socket.socket, Address], None]) -> None:
         self._config = config
         self._socket = bind(config)
         self._accepted = accepted
@@ -68,7 +71,7 @@ class ListeningSocket:
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             try:
-                sock, _ = self._socket.accept()
+                sock, peer = self._socket.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionAbortedError:
@@ -84,7 +87,7 @@ class ListeningSocket:
                 logger.warning("accept works again")
             self._failing = False
             sock.setblocking(False)
-            self._accepted(sock)
+            self._accepted(sock, peer)
 
 
 def bind(config: ServerConfig) -> socket.socket:

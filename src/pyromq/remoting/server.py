@@ -5,25 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from typing import TYPE_CHECKING, Self
 
 from pyromq.errors import PyroMQError
 
-from .addresses import format_address, origin_of
+from .addresses import format_address, origin_of_host
 from .admissions import Admissions
 from .certificates import FollowedFiles, server_files
 from .connection import Connection
 from .endpoint import ConnectionListener, Endpoint, Hook, Processor
+from .folded_log import FoldedLog
 from .listening import ListeningSocket, first_byte
 from .tls import HANDSHAKE, TlsConfig, TlsMode, server_context
 from .unfinished_frames import UnfinishedFrames
 
 if TYPE_CHECKING:
     import socket
-    import ssl
     from collections.abc import Callable, Mapping, Sequence
 
+    from pyromq.protocol.command import Command
+
+    from .certificates import Reloaded
     from .config import ServerConfig
+    from .listening import Address
     from .request_rules import BodyLimit
 
 logger = logging.getLogger(__name__)
@@ -54,8 +59,12 @@ class RemotingServer:
         unfinished: UnfinishedFrames | None = None,
         certificates: FollowedFiles | None = None,
         admissions: Admissions | None = None,
+        count_unserved: Callable[[Connection, Command], None] | None = None,
     ) -> None:
-        """`unfinished`, `certificates` and `admissions` are given by those who have several ports, for all of them."""
+        """`unfinished`, `certificates` and `admissions` are given by those who have several ports, for all of them.
+
+        `count_unserved` hears of requests that no processor gets, and raises a BrokerError for one too many.
+        """
         self._config = config
         self._open = admissions or Admissions(config)
         self._tls = tls or TlsConfig()
@@ -67,6 +76,7 @@ class RemotingServer:
         self._listening: ListeningSocket | None = None
         self._admissions: set[asyncio.Task[None]] = set()
         self._idle: asyncio.Task[None] | None = None
+        self._faults = FoldedLog()
         high = config.high_water or 1 << 20
         self.endpoint = Endpoint(
             processors=processors,
@@ -82,6 +92,8 @@ class RemotingServer:
             max_header=config.max_request_header,
             max_running_requests=config.max_running_requests,
             body_limit=body_limit,
+            count_unserved=count_unserved,
+            faults=self._faults,
             unfinished=unfinished or UnfinishedFrames(max(config.max_unfinished, config.max_frame)),
             follow_peer=True,
             holds_requests=True,
@@ -133,10 +145,9 @@ class RemotingServer:
         if self._listening is not None:
             self._listening.close()
 
-    def reload_tls(self) -> None:
-        """Reload the certificate for new connections. ConfigError if it is unusable; the old one stays."""
-        if self._has_own_files:
-            self._files.load()
+    def reload_tls(self, done: Reloaded) -> None:
+        """Reload the certificate for new connections, in a thread. If it is unusable, the old one stays."""
+        self._files.load_soon(done)
 
     async def close(self) -> None:
         """Stop listening, close the connections, wait for everything still running."""
@@ -151,19 +162,19 @@ class RemotingServer:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.endpoint.close()
 
-    def _accepted(self, sock: socket.socket) -> None:
-        host = origin_of(_peername(sock))
+    def _accepted(self, sock: socket.socket, address: Address) -> None:
+        host = origin_of_host(address[0])
         if not self._open.admits(host):
             sock.close()
             return
-        task = asyncio.create_task(self._admit(sock, host), name="admit")
+        task = asyncio.create_task(self._admit(sock, host, format_address(address)), name="admit")
         self._admissions.add(task)
         task.add_done_callback(self._admissions.discard)
 
-    async def _admit(self, sock: socket.socket, host: str) -> None:
+    async def _admit(self, sock: socket.socket, host: str, peer: str) -> None:
         """Make a connection from `sock`, once its first byte tells TLS from plain text."""
-        peer = _peername(sock)
         connection: Connection | None = None
+        misbehaved = False
         try:
             with contextlib.ExitStack() as unless_welcome:
                 unless_welcome.callback(sock.close)
@@ -172,15 +183,22 @@ class RemotingServer:
             # From here on the transport owns the socket and closes it in any case.
             connection = await self._connect(sock, context)
         except _Refused as exc:
-            logger.warning("%s: speaks %s, which is refused here; closing", peer, exc)
+            misbehaved = True
+            self._log(logging.WARNING, host, f"{peer}: speaks {exc}, which is refused here; closing")
         except (OSError, TimeoutError, PyroMQError) as exc:
             # A peer that left, sent nothing, or failed its handshake: an everyday event on a public port.
-            logger.info("%s: not admitted: %s", peer, str(exc) or type(exc).__name__)
+            misbehaved = isinstance(exc, ssl.SSLError)
+            self._log(logging.INFO, host, f"{peer}: not admitted: {str(exc) or type(exc).__name__}")
         finally:
             if connection is None:
-                self._open.left(host)
+                self._open.left(host, misbehaved=misbehaved)
             else:
                 connection.lost.add_done_callback(lambda _: self._open.left(host, misbehaved=connection.misbehaved))
+
+    def _log(self, level: int, host: str, line: str) -> None:
+        again = self._faults.due((host, level))
+        if again is not None:
+            logger.log(level, "%s%s", line, again)
 
     async def _welcome(self, sock: socket.socket) -> ssl.SSLContext | None:
         """The context for a TLS connection, None for plain text. Raises if that kind is refused."""
@@ -224,9 +242,3 @@ class RemotingServer:
 
 class _Refused(Exception):
     """The peer speaks TLS or plain text, and this server refuses it."""
-
-
-def _peername(sock: socket.socket) -> str:
-    with contextlib.suppress(OSError):
-        return format_address(sock.getpeername())
-    return "?"

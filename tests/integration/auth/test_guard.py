@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any, cast
 
 import pytest
 
@@ -114,3 +115,52 @@ async def test_without_access_control_nothing_stands_between():
     served = Served(Anyone())
     assert served.processors[SEND] == served.answer
     assert (await ask(served, SEND, topic="b")).code == 0
+
+
+class Counting(Names):
+    """Also says how often somebody had to prove who they are."""
+
+    def __init__(self):
+        self.proofs = 0
+
+    def identify(self, request, address, rule):
+        self.proofs += 1
+        return super().identify(request, address, rule)
+
+
+@pytest.mark.parametrize("count", [2, 20_000])
+async def test_who_sent_a_body_is_found_out_once(count):
+    authority = Counting()
+    served = Served(authority)
+    body = json.dumps([f"a{number}" for number in range(count)]).encode()
+    assert (await ask(served, BEAT, body, name="a")).code == 0
+    assert authority.proofs == 1
+    assert await refused(served, BEAT, json.dumps(["b"]).encode(), name="a") == "b is not yours"
+    assert authority.proofs == 2
+
+
+async def test_what_a_processor_requires_is_required_of_whom_was_found_out_before():
+    authority = Counting()
+    served = Served(authority)
+    assert (await ask(served, SEND, name="a", topic="a", **{"looked up": "a-orders"})).code == 0
+    assert await refused(served, SEND, name="a", topic="a", **{"looked up": "b"}) == "b is not yours"
+    assert authority.proofs == 2
+
+
+async def test_what_a_processor_requires_later_is_found_out_anew():
+    """Meanwhile others asked for something; their account is not taken for this one's."""
+    served = Served()
+    held: dict[str, Command] = {}
+
+    class Line:
+        peer = "127.0.0.1:1"
+
+    line = cast("Any", Line())
+    served.processors = served.guard.over(
+        {SEND: lambda _, request: held.__setitem__((request.ext or {})["name"], request)}
+    )
+    for name in ("a", "b"):
+        served.processors[SEND](line, Command(SEND, ext={"name": name, "topic": name}))
+    served.guard.require(line, held["a"], [Need(ResourceKind.TOPIC, "a-orders", SUB)])
+    with pytest.raises(Refused, match="b-orders is not yours"):
+        served.guard.require(line, held["a"], [Need(ResourceKind.TOPIC, "b-orders", SUB)])

@@ -13,7 +13,7 @@ from tests.integration.remoting.bare import Peer, eventually, request
 from pyromq.auth import Anyone, Refused, RequestGuard
 from pyromq.auth.refusals import Refusals
 from pyromq.protocol.rights import SIGNED
-from pyromq.remoting import RateLimits, RemotingServer, Rule, ServerConfig
+from pyromq.remoting import RateLimits, RemotingServer, Rule, ServerConfig, body_limits
 
 ASK = 1
 RULES = {ASK: Rule(needs=SIGNED)}
@@ -41,7 +41,12 @@ async def serving(rates, authority=None):
         served.append(connection.peer)
         return command.reply()
 
-    async with RemotingServer(ServerConfig(listen_port=0), guard.over({ASK: answer})) as server:
+    async with RemotingServer(
+        ServerConfig(listen_port=0),
+        guard.over({ASK: answer}),
+        body_limit=body_limits(RULES, max_list=1, max_frame=1),
+        count_unserved=guard.count_unserved,
+    ) as server:
         yield Served(server, refusals, served)
 
 
@@ -117,6 +122,36 @@ async def test_accounts_count_wherever_they_come_from_and_strangers_by_their_add
         # Guessing is bounded, too, and nobody can spend what belongs to an account.
         assert [(await one.ask(request(ASK))).code for _ in range(5)] == [16] * 5
         assert (await one.ask(request(ASK))).code == 2
+
+
+@pytest.mark.parametrize("authority", [None, Named()], ids=["open", "accounts"])
+@pytest.mark.parametrize(
+    ("unserved", "code"), [(request(999), 3), (request(ASK, body=bytes(100_000)), 1)], ids=["unknown", "too large"]
+)
+async def test_requests_that_no_processor_gets_count_too(unserved, code, authority):
+    async with serving(RateLimits(requests=5), authority) as served, await connect(served) as peer:
+        assert [(await peer.ask(unserved)).code for _ in range(5)] == [code] * 5
+        refused = await peer.ask(unserved)
+        assert refused.code == 2
+        assert refused.remark == "more than 5 requests a second from 127.0.0.1 (maxRequestsPerSecond)"
+        (connection,) = served.server.connections
+        assert not connection.transport.is_reading()
+        assert served.refusals.counts == {unserved.code: 1}
+
+
+async def test_bodies_that_are_too_large_count_with_all_their_bytes():
+    async with serving(RateLimits(size=250_000)) as served, await connect(served) as peer:
+        large = request(ASK, body=bytes(100_000))
+        codes = [(await peer.ask(large)).code for _ in range(6)]
+        assert codes[:2] == [1, 1]
+        assert 2 in codes
+
+
+async def test_a_oneway_request_that_nobody_serves_counts_and_is_not_answered():
+    async with serving(RateLimits(requests=5)) as served, await connect(served) as peer:
+        await peer.send(*(request(999, oneway=True) for _ in range(6)))
+        await eventually(lambda: served.refusals.total)
+        assert (await peer.ask(request(ASK))).code in (0, 2)
 
 
 async def test_a_peer_that_leaves_while_it_waits_leaves_nothing_behind():

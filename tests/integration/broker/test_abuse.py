@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.integration.broker.abuse_kit import CROWD_SOURCE, FLOOD_SOURCE, Abuse, abused
+from tests.integration.broker.abuse_kit import FLOOD_SOURCE, GARBAGE_SOURCE, HALF_FRAME_SOURCE, Abuse, abused
 from tests.integration.broker.command_kit import line_with, started
 from tests.integration.broker.scene_kit import Client, send_ext
 from tests.integration.namesrv.raw_client import json_request
@@ -32,7 +32,7 @@ async def worst_send(client):
 
 async def test_an_honest_client_is_served_beside_a_crowd_and_a_flood(tmp_path):
     port = free_port(2)
-    limits = ("maxRequestsPerSecond=2000", "maxConnectionsPerAddress=300")
+    limits = ("maxRequestsPerSecond=2000", "maxConnectionsPerAddress=200")
     flood = json_request(310, send_ext("flooded"), b"x" * 100)
     # To files: nobody reads what it writes meanwhile.
     options = ("--log-dir", str(tmp_path / "logs"), f"listenPort={port}", "bindAddress=127.0.0.1", *limits)
@@ -54,5 +54,8 @@ async def test_an_honest_client_is_served_beside_a_crowd_and_a_flood(tmp_path):
             await client.close()
             process.kill()
     said = "".join(path.read_text() for path in (tmp_path / "logs").iterdir())
-    assert f"300 connections from {CROWD_SOURCE} are open; refusing more (maxConnectionsPerAddress)" in said
+    assert f"200 connections from {HALF_FRAME_SOURCE} are open; refusing more (maxConnectionsPerAddress)" in said
+    assert f"connections a second from {GARBAGE_SOURCE} sent garbage; refusing more" in said
+    # One line a minute for all that garbage.
+    assert 1 <= sum(f"{GARBAGE_SOURCE}:" in line for line in said.splitlines()) <= 3
     assert f"more than 2000 requests a second from {FLOOD_SOURCE} (maxRequestsPerSecond)" in said

@@ -86,6 +86,15 @@ async def test_garbage_closes_its_connection_and_no_other(start: Start, caplog, 
         assert line.endswith("; closing")
 
 
+async def test_garbage_of_one_address_has_one_line_in_the_log(start: Start, caplog):
+    server = await start.server(PROCESSORS)
+    for garbage in GARBAGE.values():
+        async with await Peer.connect(server.address) as bad:
+            await bad.send(bytes.fromhex(garbage))
+            assert await bad.ended() == b""
+    assert len(closings(caplog)) == 1
+
+
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
 async def test_requests_in_front_of_garbage_are_answered(start: Start, garbage: str):
     server = await start.server(PROCESSORS)

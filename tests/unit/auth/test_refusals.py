@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from typing import cast
 
-from pyromq.auth.refusals import QUIET, REMEMBERED, Refusals
+from pyromq.auth.refusals import Refusals
+from pyromq.remoting.folded_log import QUIET, REMEMBERED
 from pyromq.testing import Clock
 
 
@@ -39,5 +41,6 @@ def test_those_who_change_their_name_each_time_do_not_fill_the_memory():
     refusals = Refusals(Clock())
     for number in range(REMEMBERED + 100):
         refusals.note(10, "127.0.0.1:1", f"account {number}" + "x" * 1000, "y" * 10_000)
-    assert len(refusals._logged) == REMEMBERED
-    assert max(len(key[0]) + len(key[3]) for key in refusals._logged) <= 300
+    remembered = cast("list[tuple[str, str, int, str]]", list(refusals._folded._written))
+    assert len(remembered) == REMEMBERED
+    assert max(len(account) + len(why) for account, _, _, why in remembered) <= 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 
 import pytest
@@ -94,6 +95,17 @@ def test_whatever_was_signed_cannot_be_changed(change: str):
     else:
         command.ext[ACCESS_KEY] = "Somebody"
     assert not is_signed_by(command, SECRET)
+
+
+@given(st.text(min_size=1, max_size=200), st.dictionaries(st.text(max_size=9), st.text(max_size=9)), st.binary())
+def test_signatures_are_the_hmac_of_the_standard_library(secret: str, ext: dict[str, str], body: bytes):
+    ext.pop(SIGNATURE, None)
+    signed_bytes = "".join(ext[key] for key in sorted(ext)).encode("utf-8", "replace") + body
+    expected = base64.b64encode(hmac.digest(secret.encode("utf-8", "replace"), signed_bytes, "sha1")).decode()
+    assert signature(Command(12, ext=ext, body=body), secret) == expected
+    command = Command(12, ext={**ext, SIGNATURE: expected}, body=body)
+    assert is_signed_by(command, secret)
+    assert not is_signed_by(command, secret + "x")
 
 
 @pytest.mark.parametrize("version", [317, 399, 401, 409, 513])

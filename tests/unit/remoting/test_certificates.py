@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import shutil
 import ssl
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -88,6 +90,47 @@ def test_what_stays_unusable_is_said_once_and_the_old_certificate_stays(tls: Tls
     with pytest.raises(ConfigError, match=r"server\.pem"):
         files.load()
     assert files.context is context
+
+
+async def test_files_are_read_anew_in_a_thread_if_somebody_asks_for_it(tmp_path: Path, tls: TlsConfig, monkeypatch):
+    """A slow disk, or a key that takes its time, must not keep the event loop waiting."""
+    files = server_files(tls)
+    files.load()
+    context = files.context
+    readers: list[int] = []
+    make = files._make
+
+    def noted() -> ssl.SSLContext | None:
+        readers.append(threading.get_ident())
+        return make()
+
+    monkeypatch.setattr(files, "_make", noted)
+    done: asyncio.Queue[ConfigError | None] = asyncio.Queue()
+    following = asyncio.create_task(files.follow())
+    async with asyncio.timeout(10):
+        files.load_soon(done.put_nowait)
+        assert await done.get() is None
+        assert files.context is not context
+        context = files.context
+        (tmp_path / "server.pem").write_text("no certificate")
+        files.load_soon(done.put_nowait)
+        assert "server.pem" in str(await done.get())
+    assert files.context is context
+    assert len(readers) == 2
+    assert threading.get_ident() not in readers
+    following.cancel()
+    await asyncio.wait([following])
+
+
+async def test_without_files_there_is_nothing_to_read_and_that_is_said():
+    files = server_files(TlsConfig())
+    following = asyncio.create_task(files.follow())
+    done: asyncio.Future[ConfigError | None] = asyncio.get_running_loop().create_future()
+    files.load_soon(done.set_result)
+    async with asyncio.timeout(10):
+        assert await done is None
+    following.cancel()
+    await asyncio.wait([following])
 
 
 def test_a_client_follows_its_trust_too(tmp_path: Path, authority: Authority):

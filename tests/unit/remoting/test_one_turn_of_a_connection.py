@@ -42,6 +42,12 @@ def connected(endpoint: Endpoint) -> tuple[Connection, NotingTransport]:
     return connection, transport
 
 
+async def others_are_read_and_answered() -> None:
+    """Whoever has much to say lets two turns of the loop pass."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
 async def test_the_replies_to_all_requests_of_one_read_go_out_in_one_write():
     connection, transport = connected(Endpoint(processors={1: lambda _, asked: asked.reply(body=b"x" * 100)}))
     segment = b""
@@ -90,9 +96,63 @@ async def test_a_server_takes_some_requests_of_a_connection_and_then_lets_others
     for most in (256, 512):
         assert taken == list(range(most))
         assert not transport.is_read
-        await asyncio.sleep(0)
+        await others_are_read_and_answered()
     assert taken == list(range(600))
     assert transport.is_read
+
+
+async def test_beside_others_with_little_to_say_whoever_has_much_to_say_takes_short_turns():
+    taken: list[Connection] = []
+    endpoint = Endpoint(processors={1: lambda connection, _: taken.append(connection)}, holds_requests=True)
+    (talker, _), (other, transport) = connected(endpoint), connected(endpoint)
+    request = encode(Command.request(1))
+    talker.data_received(request * 600)
+    other.data_received(request)
+    assert taken == [talker] * 256 + [other]
+    assert transport.is_read
+    await others_are_read_and_answered()
+    assert taken.count(talker) == 256 + 16
+    endpoint.others_until = 0.0  # they have left
+    await others_are_read_and_answered()
+    assert taken.count(talker) == 256 + 16 + 256
+
+
+async def test_a_short_turn_is_as_long_as_the_time_for_it_allows():
+    talker, _ = connected(Endpoint(holds_requests=True))
+    now = 100.0
+
+    def turn_after(milliseconds: float) -> int:
+        nonlocal now
+        now += milliseconds / 1000
+        return talker._short_turn(now)
+
+    assert turn_after(0) == 16
+    assert [turn_after(0.1) for _ in range(5)] == [32, 64, 128, 256, 256]
+    assert [turn_after(0.2) for _ in range(2)] == [256, 256]
+    assert [turn_after(1) for _ in range(5)] == [128, 64, 32, 16, 16]
+
+
+async def test_whoever_was_slowed_down_takes_short_turns_beside_others():
+    taken: list[int] = []
+    endpoint = Endpoint(processors={1: lambda _, asked: taken.append(asked.opaque)}, holds_requests=True)
+    (talker, _), (other, _) = connected(endpoint), connected(endpoint)
+    request = encode(Command.request(1))
+    talker.leave_unread(0)
+    await others_are_read_and_answered()
+    other.data_received(request)
+    talker.data_received(request * 100)
+    assert len(taken) == 1 + 16
+
+
+async def test_an_answer_goes_out_before_the_next_turn_of_whoever_has_much_to_say():
+    endpoint = Endpoint(processors={1: lambda _, asked: asked.reply()}, holds_requests=True)
+    (talker, said), (other, transport) = connected(endpoint), connected(endpoint)
+    request = encode(Command.request(1))
+    talker.data_received(request * 600)
+    await asyncio.sleep(0)
+    other.data_received(request)
+    await asyncio.sleep(0)
+    assert len(transport.writes) == len(said.writes) == 1
 
 
 async def test_a_server_does_not_go_on_reading_from_whoever_says_very_much():
@@ -105,7 +165,7 @@ async def test_a_server_does_not_go_on_reading_from_whoever_says_very_much():
     connection.data_received(frame * 3)
     assert len(taken) == 4
     assert not transport.is_read
-    await asyncio.sleep(0)
+    await others_are_read_and_answered()
     assert transport.is_read
 
 
@@ -123,5 +183,5 @@ async def test_a_connection_that_ends_between_its_turns_takes_nothing_more():
     connection, _ = connected(endpoint)
     connection.data_received(encode(Command.request(1)) * 600)
     connection.connection_lost(None)
-    await asyncio.sleep(0)
+    await others_are_read_and_answered()
     assert len(taken) == 256

@@ -98,8 +98,7 @@ class PlainAcl:
         if not rule.needs.signed or (self._only_changes and not self._for_administrators(rule)):
             return None
         rules = self.files.rules
-        host = host_of(address)
-        if rules.white.take(host):
+        if rules.white.texts and rules.white.take(host_of(address)):
             return None
         access_key = (request.ext or {}).get(ACCESS_KEY)
         if access_key is None:
@@ -108,7 +107,8 @@ class PlainAcl:
         if account is None:
             # Anybody may write anything there.
             raise Refused(f"No acl config for {access_key[:_SHOWN]}", account=access_key[:_SHOWN])
-        if not account.white.take(host) and not is_signed_by(request, account.secret_key):
+        is_white = account.white.texts and account.white.take(host_of(address))
+        if not is_white and not is_signed_by(request, account.secret_key):
             raise Refused(f"Check signature failed for accessKey={access_key}", account=access_key)
         return access_key
 
@@ -118,7 +118,7 @@ class PlainAcl:
         owner = self.files.rules.accounts.get(account)
         if owner is None:
             raise Refused(f"No acl config for {account}", account=account)
-        if owner.white and owner.white.take(host_of(address)):
+        if owner.white.texts and owner.white.take(host_of(address)):
             return
         if not owner.admin and self._for_administrators(rule):
             raise Refused(

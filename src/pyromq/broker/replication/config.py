@@ -82,6 +82,14 @@ class ReplicationConfig:
         "A slave corrects offsets beyond its own end, although it may merely lag.",
         hot=True,
     )
+    max_connections: int = option(
+        "haMaxConnections",
+        256,
+        "Most open connections to the port of replication. A group has a few slaves.",
+        min=1,
+        hot=True,
+        limit="the oldest connection that has not said where its log ends is closed; if all have, the new one",
+    )
     ha_tls: bool = option(
         "haTlsEnable",
         False,

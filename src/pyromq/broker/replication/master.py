@@ -13,7 +13,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyromq.remoting.addresses import format_address
+from pyromq.remoting import FoldedLog, format_address
 
 from .lines import PlainLine
 from .proof import NotProven
@@ -40,7 +40,6 @@ _REFUSALS_KEPT = 16
 _REFUSAL_COUNTS = 60.0  # seconds; the same again within that time is no news
 _NUMBER = re.compile(r"\d+")
 _EXPECTED = 64
-_ADMISSIONS = 256  # connections that have yet to prove something
 _EXPECTED_FOR = 10.0  # seconds in which a slave that has introduced itself has to connect
 
 
@@ -76,28 +75,66 @@ class Master:
         self._hears_goodbyes = wire is None
         self._slaves = slaves
         self._config = config
-        self.links: set[SlaveLink] = set()
+        self.links: dict[SlaveLink, None] = {}  # oldest first
         self.refusals: deque[Refusal] = deque(maxlen=_REFUSALS_KEPT)
         # Who will connect from where, and until when that is believed.
         self._expected: dict[str, tuple[Identity, float]] = {}
         self._changed = asyncio.Event()  # a slave has more, or is gone
         self._is_stopping = False
         self._protection = protection
-        self._admissions: set[asyncio.Task[None]] = set()
+        # Connections that have yet to prove something, oldest first.
+        self._admissions: dict[asyncio.Task[None], None] = {}
+        self._faults = FoldedLog()
 
     def accepted(self, sock: socket.socket) -> None:
         """A connection to the port of replication."""
-        if self._protection.is_open:
+        if self._is_stopping or not self._has_room():
+            sock.close()
+        elif self._protection.is_open:
             with contextlib.suppress(OSError):  # it is gone already
                 self._welcome(PlainLine(sock))
                 return
             sock.close()
-        elif len(self._admissions) >= _ADMISSIONS or self._is_stopping:
-            sock.close()
         else:
+
+            def ended(task: asyncio.Task[None]) -> None:
+                del self._admissions[task]
+                if task.cancelled():
+                    sock.close()  # it may never have begun
+
             task = asyncio.create_task(self._admit(sock), name="admit a slave")
-            self._admissions.add(task)
-            task.add_done_callback(self._admissions.discard)
+            self._admissions[task] = None
+            task.add_done_callback(ended)
+
+    def _has_room(self) -> bool:
+        """Whether one more may connect. Strangers make room for it, the oldest first: a slave says at once where it is.
+
+        So whoever fills the port with connections keeps no slave away.
+        """
+        most = self._config().max_connections
+        there = len(self.links) + len(self._admissions)
+        if there < most:
+            return True
+        self._say(
+            logging.WARNING,
+            "full",
+            f"{there} connections for replication are open; closing the oldest strangers (haMaxConnections)",
+        )
+        for task in self._admissions:
+            if not task.cancelling():
+                task.cancel()
+                return True
+        for link in self.links:
+            if link.acknowledged is None:
+                link.close("others want to connect (haMaxConnections)")
+                return True
+        return False
+
+    def _say(self, level: int, about: object, line: str) -> None:
+        """Log what strangers can cause: once in a while."""
+        again = self._faults.due((about, level))
+        if again is not None:
+            logger.log(level, "%s%s", line, again)
 
     async def _admit(self, sock: socket.socket) -> None:
         """Look who it is, first."""
@@ -111,7 +148,8 @@ class Master:
         except NotProven as exc:
             self._note(Refusal(peer, None, str(exc), False, time.monotonic()))
         except (OSError, TimeoutError) as exc:
-            logger.info("%s is gone before it was admitted: %s", peer, str(exc) or type(exc).__name__)
+            reason = str(exc) or type(exc).__name__
+            self._say(logging.INFO, ("gone", host_of(peer)), f"{peer} is gone before it was admitted: {reason}")
         else:
             try:
                 self._welcome(line)
@@ -120,9 +158,9 @@ class Master:
 
     def _welcome(self, line: Line) -> None:
         link = SlaveLink(line, self._log, self._config().transfer_batch, self)
-        self.links.add(link)
+        self.links[link] = None
         self._slaves.joined(link, host_of(link.peer))
-        logger.info("%s connected for replication", link.peer)
+        self._say(logging.INFO, ("there", host_of(link.peer)), f"{link.peer} connected for replication")
         slave, until = self._expected.pop(link.peer, (None, 0.0))
         if slave is not None and time.monotonic() < until:
             self._recognised(link, slave)
@@ -225,14 +263,15 @@ class Master:
         return config.max_transfer if config.flow_control else 0
 
     def closed(self, link: SlaveLink, reason: str, *, is_refusal: bool) -> None:
-        self.links.discard(link)
+        self.links.pop(link, None)
         self._slaves.left(link)
         self._changed.set()
         if is_refusal:
             broker_id = None if link.slave is None else link.slave.broker_id
             self._note(Refusal(link.peer, broker_id, reason, False, time.monotonic()))
         elif link.acknowledged is None:
-            logger.info("%s is gone, and never said where its log ends: %s", link.peer, reason)
+            line = f"{link.peer} is gone, and never said where its log ends: {reason}"
+            self._say(logging.INFO, ("gone", host_of(link.peer)), line)
         else:
             is_expected = link.is_leaving or self._is_stopping or not self._hears_goodbyes
             logger.log(logging.INFO if is_expected else logging.WARNING, "slave %s is gone: %s", link.peer, reason)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
-from pyromq.auth import Refused
+from pyromq.auth import Refused, RequestGuard
 from pyromq.auth.acl import PlainAcl
-from pyromq.auth.acl.folder import AccountFiles
+from pyromq.auth.acl.folder import AccountChange, AccountFiles
+from pyromq.auth.refusals import Refusals
 from pyromq.broker.requests import RULES
 from pyromq.namesrv.requests import RULES as NAME_SERVER
 from pyromq.protocol.codes import RequestCode as Code
@@ -190,3 +194,32 @@ def test_a_name_server_wants_an_administrator_for_changes_only(files, code, stri
         assert ask("everything") == f"Need admin permission for request code={code}, but accessKey=everything is not"
     else:
         assert ask(None) is None
+
+
+def test_a_change_counts_for_the_next_request(tmp_path):
+    """Whatever is remembered of earlier ones: through the guard, with the same request before and after."""
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(ACCOUNTS)
+    path.chmod(0o600)
+    files = AccountFiles(path)
+    files.load()
+    guarded = RequestGuard(RULES, PlainAcl(files), Refusals()).over({Code.SEND_MESSAGE: lambda *_: None})
+    line = SimpleNamespace(peer=HERE)
+    request = signed(Code.SEND_MESSAGE, {"topic": "topicA"})
+
+    def why_not():
+        try:
+            guarded[Code.SEND_MESSAGE](cast("Any", line), request)
+        except Refused as refused:
+            return refused.remark
+        return None
+
+    assert why_not() is None
+    files.set_account(AccountChange(access_key="orders-1", topic_perms=["topicA=SUB"]))
+    assert why_not() == "No default permission for topic:topicA"
+    files.set_account(AccountChange(access_key="orders-1", topic_perms=["topicA=PUB"]))
+    assert why_not() is None
+    files.set_account(AccountChange(access_key="orders-1", secret_key="another-secret"))
+    assert why_not() == "Check signature failed for accessKey=orders-1"
+    files.delete_account("orders-1")
+    assert why_not() == "No acl config for orders-1"

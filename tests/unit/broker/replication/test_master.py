@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import socket
 import time
 
@@ -11,8 +13,10 @@ from tests.unit.store.kit import Stores, put
 
 from pyromq.broker.replication.config import ReplicationConfig
 from pyromq.broker.replication.master import Master
+from pyromq.broker.replication.protection import LineProtection
 from pyromq.broker.replication.slaves import Slaves
 from pyromq.protocol.replication import REPORT
+from pyromq.remoting import TlsConfig
 
 
 @pytest.fixture
@@ -91,3 +95,67 @@ async def _until(is_so):
     async with asyncio.timeout(5):
         while not is_so():  # noqa: ASYNC110 - links have no events
             await asyncio.sleep(0)
+
+
+def _connected(listener, master):
+    slave = socket.create_connection(listener.getsockname())
+    sock, _ = listener.accept()
+    sock.setblocking(False)
+    master.accepted(sock)
+    slave.setblocking(False)
+    return slave
+
+
+async def _is_closed(slave):
+    async with asyncio.timeout(5):
+        return await asyncio.get_running_loop().sock_recv(slave, 1) == b""
+
+
+@pytest.mark.limit("haMaxConnections")
+async def test_strangers_fill_the_port_of_replication_and_keep_no_slave_away(stores, caplog):
+    caplog.set_level(logging.INFO)
+    store = stores.open(commit_log_file_size=1 << 20)
+    put(store, b"first")
+    config = ReplicationConfig(max_connections=3)
+    master = Master(store.log, Slaves(), lambda: config)
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as ends:
+
+        def connected():
+            return ends.enter_context(_connected(listener, master))
+
+        slave = connected()
+        slave.sendall(REPORT.pack(0))
+        await _until(lambda: [link.acknowledged for link in master.links] == [0])
+        strangers = [connected() for _ in range(4)]
+        assert len(master.links) == 3
+        assert [await _is_closed(each) for each in strangers[:2]] == [True, True]
+        # A slave says at once where its log ends, so it is not taken for a stranger.
+        another = connected()
+        another.sendall(REPORT.pack(0))
+        await _until(lambda: [link.acknowledged for link in master.links] == [0, None, 0])
+        third = connected()
+        third.sendall(REPORT.pack(0))
+        await _until(lambda: [link.acknowledged for link in master.links] == [0, 0, 0])
+        # With slaves alone there, nobody makes room.
+        assert await _is_closed(connected())
+        assert len(master.links) == 3
+        master.close()
+    full = [record.message for record in caplog.records if "haMaxConnections)" in record.message]
+    assert full[0] == "3 connections for replication are open; closing the oldest strangers (haMaxConnections)"
+    assert len([line for line in full if line.startswith("3 connections")]) == 1
+    assert len([record for record in caplog.records if record.message.endswith("connected for replication")]) == 1
+
+
+async def test_who_has_yet_to_prove_something_makes_room_too(stores):
+    store = stores.open(commit_log_file_size=1 << 20)
+    config = ReplicationConfig(max_connections=2, ha_secret="secret")
+    protection = LineProtection(lambda: config, TlsConfig())
+    master = Master(store.log, Slaves(), lambda: config, protection=protection)
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as ends:
+        first, second, third, fourth = (ends.enter_context(_connected(listener, master)) for _ in range(4))
+        assert await _is_closed(first)
+        assert await _is_closed(second)
+        assert len(master._admissions) == 2
+        master.close()
+        assert await _is_closed(third)
+        assert await _is_closed(fourth)
