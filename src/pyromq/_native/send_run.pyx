@@ -75,6 +75,7 @@ cdef enum:
     BLOCK = 64               # of SHA-1
     DIGEST = 20
     CONTEXT = 128            # bytes for the state of a hash; OpenSSL's has 96
+    GATHERED = 1024
     SIGNATURE = 28           # characters of a digest in base 64
 
 cdef uint32_t MAGIC = 0xDAA320A7
@@ -195,16 +196,31 @@ cdef class Pass:
         """Whether the signature is that of these fields, in the order of their names, and the body."""
         cdef uint8_t context[CONTEXT]
         cdef uint8_t digest[DIGEST + 1]
+        cdef uint8_t gathered[GATHERED]  # one call for all the short fields takes half the time
+        cdef Py_ssize_t used = 0, size
+        cdef const uint8_t *at
         cdef uint8_t differs = 0
         cdef int letter, number
         cdef uint32_t three
         memcpy(context, self._inner, CONTEXT)
-        sha1_update(context, fields.access_key.at, fields.access_key.size)
-        for letter in range(26):
-            if letter == c"i" - c"a":
-                sha1_update(context, text, text_size)
-            elif fields.by_letter[letter].at is not NULL:
-                sha1_update(context, fields.by_letter[letter].at, fields.by_letter[letter].size)
+        for letter in range(-1, 26):  # "AccessKey" comes before the letters
+            if letter < 0:
+                at, size = fields.access_key.at, fields.access_key.size
+            elif letter == c"i" - c"a":
+                at, size = text, text_size
+            else:
+                at, size = fields.by_letter[letter].at, fields.by_letter[letter].size
+            if at is NULL:
+                continue
+            if size > GATHERED - used:
+                sha1_update(context, gathered, used)
+                used = 0
+            if size > GATHERED:
+                sha1_update(context, at, size)
+            else:
+                memcpy(gathered + used, at, size)
+                used += size
+        sha1_update(context, gathered, used)
         sha1_update(context, body, body_size)
         sha1_final(digest, context)
         memcpy(context, self._outer, CONTEXT)
