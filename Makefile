@@ -39,9 +39,14 @@ check: setup ## Check format, lint, types, layers, links and generated files.
 # minutes hangs: its process is ended, and where it was is shown.
 SIDE_BY_SIDE := $(if $(findstring no:xdist,$(ARGS)),,-n 4 --max-worker-restart 3)
 
+TWO_WAYS := tests/unit/broker/test_send.py tests/integration/broker/test_scenarios_send.py tests/integration/auth/test_signed_sends.py
+
 test: java ## Run every test that needs nothing but this machine, four at a time.
 	-@$(PYTHON) scripts/setup.py --etcd # where it may not be installed, its tests are skipped and say so
 	$(PYTEST) -m "not crash and not chaos and not interop and not long" -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true $(SIDE_BY_SIDE) $(ARGS)
+ifeq ($(ARGS),) # what compiled code serves, once more without it
+	PYROMQ_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE) $(TWO_WAYS)
+endif
 
 test-spark: java ## Run the whole Spark suite: killed executors and drivers, outages, a cluster of two workers; minutes.
 	$(PYTEST) tests/spark tests/unit/spark $(ARGS)

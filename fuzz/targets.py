@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from pyromq import _native
 from pyromq.auth import Refused
 from pyromq.auth.acl import yaml_text
 from pyromq.auth.acl.addresses import EVERYWHERE, Addresses, numbers_of
@@ -23,6 +24,7 @@ from pyromq.auth.users.conversion import acl_info, policies_of, user_of
 from pyromq.auth.users.model import PolicyEntry, Resource, address_of, deciding
 from pyromq.auth.users.users_file import UsersFile
 from pyromq.auth.users.vault import Vault
+from pyromq.broker.send import strip_wait
 from pyromq.errors import ConfigError, CorruptRecord, InvalidFilter, MissingField, RemoteProtocolError
 from pyromq.filter import compile_filter
 from pyromq.filter.grammar import MAX_DEPTH, MAX_LENGTH, MAX_NODES, parse
@@ -34,6 +36,7 @@ from pyromq.protocol.command import Command, SerializeType
 from pyromq.protocol.frame import FrameDecoder, encode
 from pyromq.protocol.message import MessageExt
 from pyromq.protocol.record import (
+    MIN_RECORD_SIZE,
     MessageRecord,
     body_crc,
     decode_record,
@@ -72,6 +75,57 @@ class Target(NamedTuple):
 
 
 # Frames
+
+
+class _Queue:
+    """As much of a consume queue as a run of sends needs."""
+
+    topic, fixed_size, topic_field = "orders", MIN_RECORD_SIZE + 6, b"\x06orders"
+
+    def __init__(self, queue_id: int) -> None:
+        self.queue_id = queue_id
+        self.next_offset = 0
+        self.entries = b""
+
+    def mark(self) -> tuple[int, int, int]:
+        return 0, 0, 0
+
+    def add_all(self, entries: bytes, end: int) -> None:
+        self.entries += entries
+
+
+_sends = _native.module("send_run")
+
+
+def sends(_label: str, data: bytes) -> int:
+    """Of any stream, compiled code takes whole frames from the front, and only sends that the decoder reads the same.
+    Their records decode to what Python makes of these commands; nothing else is touched.
+    """
+    if _sends is None:
+        raise RemoteProtocolError(_native.state())
+    queues = [_Queue(number) for number in range(4)]
+    target = _sends.Target(b"orders", _Queue.topic_field, b"CLUSTER\x01c", queues, 0, _Queue.fixed_size, None)
+    replies = _sends.Replies(b"{", b"}", b"", bytes(21), b"")
+    run = _sends.SendRun(replies, bytes(8))
+    end = run.take(None, bytes(8), data, 0, 64, 1 << 16, {b"orders": target}, lambda _: None)
+    commands, refusal = _decode_stream(data[:end], end or 1)
+    assert refusal is None, refusal
+    assert len(commands) == run.taken == run.count, f"{len(commands)} commands, {run.taken} taken"
+    if not commands:
+        return 0
+    made, _ = run.place(1 << 33, 5, {}, True)
+    records = list(decode_records(made))
+    assert sum(len(queue.entries) for queue in queues) == 20 * len(records)
+    for command, found in zip(commands, records, strict=True):
+        ext = command.ext or {}
+        text, wait = strip_wait(ext.get("i", ""))
+        assert (command.code, wait, ext["b"], int(ext["e"])) == (310, True, found.topic, found.queue_id)
+        assert found.properties == ((text + "\x02" if text else "") + "CLUSTER\x01c").encode()
+        assert (found.body, found.born_timestamp, found.flag) == (command.body_bytes, int(ext["g"]), int(ext["h"]))
+        assert (found.sys_flag, found.reconsume_times) == (int(ext["f"]), int(ext.get("j", "0")))
+        assert found.body_crc == body_crc(found.body)
+    assert [unit[1][0].properties for unit in run.units(MessageRecord)] == [each.properties for each in records]
+    return len(records) * 8 + sum(command.serialize for command in commands)
 
 
 def frames(_label: str, data: bytes) -> int:
@@ -466,6 +520,7 @@ def _host(numbers: tuple[int, ...]) -> str:
 
 TARGETS = {
     "frames": Target(frames, tokens.JSON + tokens.HEADER, _repair_frame),
+    "sends": Target(sends, tokens.JSON + tokens.HEADER + tokens.PROPERTY, _repair_frame),
     "headers": Target(headers_, tokens.JSON + tokens.HEADER),
     "records": Target(records, tokens.RECORD + tokens.PROPERTY, _repair_record),
     "bodies": Target(bodies_, tokens.JSON + tokens.BODY),

@@ -453,13 +453,9 @@ cdef class SendRun:
                       int source, Target target, connection, admit) except -1:
         """Whether a send is signed as it has to be, by somebody who may send there."""
         cdef bytes key
-        cdef int letter
         if (fields.others or fields.access_key.at is NULL or fields.access_key.escaped
                 or fields.signature.size != SIGNATURE or fields.signature.escaped):
             return False
-        for letter in range(26):
-            if fields.by_letter[letter].escaped and letter != c"i" - c"a":
-                return False
         if (self._pass is None or self._pass_source != source or self._pass_target is not target
                 or fields.access_key.size != PyBytes_GET_SIZE(self._pass_key)
                 or memcmp(fields.access_key.at, PyBytes_AS_STRING(self._pass_key), fields.access_key.size) != 0):
@@ -828,7 +824,7 @@ cdef bint read_json(const uint8_t *at, Py_ssize_t size, Fields *fields):
         elif at[0] == c'"':
             bit = 0
             at = read_string(at, end, &value)
-            if at is NULL or name.size == 4 or name.size == 6:  # code, flag or opaque as text
+            if at is NULL or value.escaped or name.size == 4 or name.size == 6:  # code, flag or opaque as text
                 return False
         else:
             at = read_integer(at, end, &number)
@@ -868,6 +864,8 @@ cdef const uint8_t *read_ext(const uint8_t *at, const uint8_t *end, Fields *fiel
         at = read_string(at + 1, end, &value)
         if at is NULL or at >= end:
             return NULL
+        if value.escaped and not (name.size == 1 and name.at[0] == c"i"):
+            return NULL  # nobody looks whether it is well escaped
         if name.size == 1 and c"a" <= name.at[0] <= c"z":
             field = &fields.by_letter[name.at[0] - c"a"]
             if field.at is not NULL:

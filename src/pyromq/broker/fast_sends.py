@@ -37,6 +37,8 @@ _KINDS = tuple(SerializeType)
 # Reads of one connection in a row after which there is nobody else to wait for: what comes then is stored and answered
 # in the turn that reads it.
 _ALONE = 8
+# Bytes of a run that are stored without waiting for more: what a turn does at its end must not take long.
+_LARGE = 2 * 1024 * 1024
 _PASSES = 10_000
 _OPENSSL = ("libcrypto.so.3", "libcrypto.so.1.1", "libcrypto.3.dylib", "libcrypto.1.1.dylib")
 
@@ -93,14 +95,14 @@ class FastSends:
             self._begin()
             self._appends.open_run = None  # it may know topics or accounts that are gone
         self.taken = 0
-        if self._gate.waiting >= self._capacity:
+        host = connection.context or born_host(connection)
+        if self._gate.waiting >= self._capacity or len(host) != _HOST_LENGTH:
             return at
         run = self._run
         is_new = run is None or self._appends.open_run is not run
         if run is None or is_new:
             assert _compiled is not None
             run = self._run = _compiled.SendRun(self._replies, self._store_host)
-        host = connection.context or born_host(connection)
         end = run.take(connection, host, data, at, most, max_header, self._targets, self._ready, self._admit)
         taken = self.taken = run.taken
         if taken:
@@ -109,10 +111,10 @@ class FastSends:
                 self._in_a_row += 1
             else:
                 self._last, self._in_a_row = connection, 0
-            is_alone = self._in_a_row > _ALONE
+            is_over = self._in_a_row > _ALONE or run.size > _LARGE
             if is_new:
-                self._appends.put_run(run, partial(self._stored, run), now=is_alone)
-            elif is_alone:
+                self._appends.put_run(run, partial(self._stored, run), now=is_over)
+            elif is_over:
                 self._appends.flush()
         return end
 
