@@ -1,7 +1,8 @@
 """The fast path of reading a queue: ordinary messages that lie in one file of the log.
 
 It returns byte for byte what the general path (`read.Reader.general`) does, or None: if anything is old or damaged,
-the general path starts over. A few messages are read in a loop over their entries, many are tested by numpy.
+the general path starts over. A few messages are read in a loop over their entries, which is also compiled, many are
+tested by numpy.
 
 32 messages of 1 KB side by side, joined: 15 µs, general 19 µs; 1,000: 54 µs, general 510 µs (CPython 3.11).
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyromq import _native
 from pyromq.protocol.record import MAGIC_V1
 
 from .commit_log import HEAD
@@ -79,7 +81,7 @@ def get(
     if segment is None or first < log_end - limits.recent:
         return None
     file_end = min(segment.end, log_end)
-    found = (_many if wanted >= _MANY else _few)(entries, segment, file_end, wanted, max_bytes, joined)
+    found = (_many if wanted >= _MANY else few)(entries, segment, file_end, wanted, max_bytes, joined)
     if found is None:
         return None
     slices, count, size, last = found
@@ -96,7 +98,7 @@ def get(
     )
 
 
-def _few(
+def plain_few(
     entries: bytes, segment: Segment, file_end: int, wanted: int, max_bytes: int, joined: bool
 ) -> tuple[list[memoryview], int, int, int] | None:
     """Slices, number of messages, number of bytes, and the place of the last message looked at."""
@@ -131,10 +133,14 @@ def _few(
     return slices, count, size, last
 
 
+_compiled = _native.module("reading")
+few = plain_few if _compiled is None else _compiled.few
+
+
 def _many(
     entries: bytes, segment: Segment, file_end: int, wanted: int, max_bytes: int, joined: bool
 ) -> tuple[list[memoryview], int, int, int] | None:
-    """As `_few`, for very many: a client that copies a topic asks for thousands at a time."""
+    """As `few`, for very many: a client that copies a topic asks for thousands at a time."""
     # It needs numpy, which takes a tenth of a second to import.
     from .record_table import RecordTable
 
