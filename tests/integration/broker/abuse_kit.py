@@ -38,7 +38,8 @@ _FLOOD_BYTES = 1 << 16
 class Abuse:
     """How many of each kind. `frame` is an honest request, which those that flood repeat and the others never end.
 
-    Each of those that flood sends up to `flood_rate` requests a second; 0 means as many as the server takes.
+    Each of those that flood sends up to `flood_rate` requests a second; 0 means as many as the server takes. If they
+    are `meek`, they get what others leave of the processor.
     """
 
     port: int
@@ -47,6 +48,7 @@ class Abuse:
     garbage: int = 0
     floods: int = 0
     flood_rate: int = 0
+    meek: bool = True
 
 
 class Done(NamedTuple):
@@ -87,7 +89,9 @@ def abused(abuse: Abuse) -> Iterator[Crowd]:
 
 
 def _run(abuse: Abuse, counts: SynchronizedArray[float], begun: Event, over: Event) -> None:
-    if hasattr(os, "SCHED_IDLE"):
+    if not abuse.meek:
+        pass
+    elif hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     else:
         os.nice(19)
