@@ -16,7 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent
 PACKAGE = Path("src/pyromq/_native")
-FLAGS = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function"]
+FLAGS = ["-O3", "-g0", "-fno-strict-aliasing", "-Wno-unused-function"]
 
 
 class NativeBuildHook(BuildHookInterface[Any]):
