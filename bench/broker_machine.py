@@ -23,7 +23,7 @@ def facts() -> str:
             f"{platform.system()} {platform.release()}",
             f"{platform.python_implementation()} {platform.python_version()}",
             f"Java {java}" if java else "no Java",
-            f"commit {_commit()}",
+            f"commit {commit()}",
         )
     )
     load = os.getloadavg()[0]
@@ -48,7 +48,7 @@ def _java() -> str:
     return found[1] if found else ""
 
 
-def _commit() -> str:
-    """Short, and marked if files differ from it."""
-    command = ["git", "--no-optional-locks", "describe", "--always", "--dirty", "--exclude=*"]
+def commit(which: str | None = None) -> str:
+    """A commit in short; without one this one, marked if files differ from it."""
+    command = ["git", "--no-optional-locks", "describe", "--always", "--exclude=*", which or "--dirty"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() or "unknown"

@@ -68,9 +68,19 @@ def cpu_seconds(pid: int) -> float:
 
 
 def spawn(
-    make: str, home: Path, namesrv: str, flush: str = "ASYNC_FLUSH", *, memory: str = "4g", **settings: object
+    make: str,
+    home: Path,
+    namesrv: str,
+    flush: str = "ASYNC_FLUSH",
+    *,
+    memory: str = "4g",
+    sources: Path | None = None,
+    **settings: object,
 ) -> Peer:
-    """Start a broker with an empty store and do not wait for it. `memory` is what a JVM gets for its heap."""
+    """Start a broker with an empty store and do not wait for it.
+
+    `memory` is what a JVM gets for its heap; `sources` are those of ours to run, if not these.
+    """
     home.mkdir(parents=True)
     settings = {"flushDiskType": flush, **settings}
     if make in VERSIONS:
@@ -90,6 +100,8 @@ def spawn(
     config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     foreign = ("PYROMQ_", "ROCKETMQ", "NAMESRV")
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
+    if sources is not None:
+        inherited["PYTHONPATH"] = str(sources)
     command = [sys.executable, "-m", "pyromq.cli.main", "broker", "-c", str(config)]
     process = Process("our broker", command, log=home / "broker.out", env=inherited | {"HOME": str(home)})
     return Peer(make, port, namesrv, process)

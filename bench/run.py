@@ -3,6 +3,7 @@
 python -m bench.run                  all of them
 python -m bench.run codec store      some
 python -m bench.run spark            all whose names begin so: spark-decode, spark-log, …
+python -m bench.run compare --since COMMIT   our broker beside itself as it was then
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)}; all unless given")
     parser.add_argument("--seconds", type=float, default=5.0, help="per measured round (default 5)")
     parser.add_argument("--quick", action="store_true", help="a look at each, too short for figures to quote")
+    parser.add_argument("--since", metavar="COMMIT", default="HEAD^", help="for `compare` (default HEAD^)")
     options = parser.parse_args(arguments)
+    if options.names == ["compare"]:
+        print(facts(), flush=True)
+        importlib.import_module("bench.compare").main(options.seconds, options.since)
+        return 0
     chosen = [each for name in options.names for each in _named(name)]
     unknown = [name for name in options.names if not _named(name)]
     if unknown:
