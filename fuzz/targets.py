@@ -101,8 +101,7 @@ def sends(_label: str, data: bytes) -> int:
     """Of any stream, compiled code takes whole frames from the front, and only sends that the decoder reads the same.
     Their records decode to what Python makes of these commands; nothing else is touched.
     """
-    if _sends is None:
-        raise RemoteProtocolError(_native.state())
+    assert _sends is not None
     queues = [_Queue(number) for number in range(4)]
     target = _sends.Target(b"orders", _Queue.topic_field, b"CLUSTER\x01c", queues, 0, _Queue.fixed_size, None)
     replies = _sends.Replies(b"{", b"}", b"", bytes(21), b"")
@@ -112,7 +111,7 @@ def sends(_label: str, data: bytes) -> int:
     assert refusal is None, refusal
     assert len(commands) == run.taken == run.count, f"{len(commands)} commands, {run.taken} taken"
     if not commands:
-        return 0
+        raise RemoteProtocolError("no usual send")
     made, _ = run.place(1 << 33, 5, {}, True)
     records = list(decode_records(made))
     assert sum(len(queue.entries) for queue in queues) == 20 * len(records)
@@ -125,7 +124,9 @@ def sends(_label: str, data: bytes) -> int:
         assert (found.sys_flag, found.reconsume_times) == (int(ext["f"]), int(ext.get("j", "0")))
         assert found.body_crc == body_crc(found.body)
     assert [unit[1][0].properties for unit in run.units(MessageRecord)] == [each.properties for each in records]
-    return len(records) * 8 + sum(command.serialize for command in commands)
+    kinds = [(command.serialize, command.flag, bool(command.body), len(command.ext or {})) for command in commands]
+    names = [each.properties.count(1) for each in records]
+    return hash((*kinds, *names, *[len(queue.entries) for queue in queues]))
 
 
 def frames(_label: str, data: bytes) -> int:
@@ -518,9 +519,11 @@ def _host(numbers: tuple[int, ...]) -> str:
     return ".".join(map(str, numbers)) if len(numbers) == 4 else ":".join(f"{number:x}" for number in numbers)
 
 
+_OF_SENDS = tokens.JSON + tokens.HEADER + tokens.PROPERTY
 TARGETS = {
     "frames": Target(frames, tokens.JSON + tokens.HEADER, _repair_frame),
-    "sends": Target(sends, tokens.JSON + tokens.HEADER + tokens.PROPERTY, _repair_frame),
+    # Where nothing is compiled, there is nothing to try.
+    **({} if _sends is None else {"sends": Target(sends, _OF_SENDS, _repair_frame)}),
     "headers": Target(headers_, tokens.JSON + tokens.HEADER),
     "records": Target(records, tokens.RECORD + tokens.PROPERTY, _repair_record),
     "bodies": Target(bodies_, tokens.JSON + tokens.BODY),

@@ -40,12 +40,13 @@ def test_the_rehearsal_goes_as_the_page_says(tmp_path):
             elif line.startswith("kill -9 "):
                 killed = int(PROCESS.findall(line_with(process, "is master now"))[0])
                 os.kill(killed, signal.SIGKILL)
+                # Later it may be again: on a busy machine a master may lose its lease.
+                until(lambda: "broker 2 is master" not in typed(tmp_path, namesrv, "pyromq controller status"))
             else:
                 if killed is not None and line == "pyromq controller status":
                     until(lambda: in_sync(tmp_path, namesrv) == 3)
                 outputs[line] = typed(tmp_path, namesrv, line)
         assert len(outputs) == 7
-        assert "broker 2 is master" not in outputs["pyromq controller status"]
         assert "in sync: 1, 2, 3" in outputs["pyromq controller status"]
         for word in ("first", "second", "third"):
             assert word in outputs["pyromq message list orders"]
