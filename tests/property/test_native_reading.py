@@ -23,13 +23,13 @@ HEAD = struct.Struct(">iiiiiqq")
 
 def segment_of(spots: Sequence[tuple[int, int, int, int]]) -> tuple[bytes, Any, int]:
     log, entries = bytearray(), b""
-    for before, size, wrong, more in spots:
+    for number, (before, size, wrong, more) in enumerate(spots):
         log += bytes(before)
         physical = START + len(log)
         magic = MAGIC_V2 if wrong == 1 else MAGIC_V1
         head = HEAD.pack(size + (wrong == 2), magic, 0, 0, 0, 0, physical + (wrong == 3))
         log += (head + bytes(size))[:size]
-        entries += PRE_BLANK if wrong == 4 else ENTRY.pack(physical - 7 * (wrong == 5), size + more, 0)
+        entries += PRE_BLANK if wrong == 4 else ENTRY.pack(physical - 7 * (wrong == 5 and number > 0), size + more, 0)
     return entries, Namespace(view=memoryview(bytes(log)), start=START), START + len(log)
 
 
