@@ -57,7 +57,7 @@ _BYTES_AT_ONCE = 128 * 1024
 # than this in seconds, since they wait for one or two of them; but never fewer. Beside a flood of 1 KB sends half of
 # their answers took 0.3 ms with 16 requests a turn, 0.6 ms with 64 and 0.8 ms with 256, and the flood got through 100,
 # 215 and 260 thousand a second; without the compiled path, 0.4 ms with 16 and 4.6 ms with 256, and 60 and 72 thousand.
-_REQUESTS_BESIDE_OTHERS = 16
+_REQUESTS_BESIDE_OTHERS = 128
 _SHORT_TURN = 0.0003
 # How long, in seconds, a connection counts as one of the others, or as one with much to say.
 _OTHERS = 0.1
