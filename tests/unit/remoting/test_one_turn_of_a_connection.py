@@ -106,15 +106,15 @@ async def test_beside_others_with_little_to_say_whoever_has_much_to_say_takes_sh
     endpoint = Endpoint(processors={1: lambda connection, _: taken.append(connection)}, holds_requests=True)
     (talker, _), (other, transport) = connected(endpoint), connected(endpoint)
     request = encode(Command.request(1))
-    talker.data_received(request * 600)
+    talker.data_received(request * 800)
     other.data_received(request)
     assert taken == [talker] * 256 + [other]
     assert transport.is_read
     await others_are_read_and_answered()
-    assert taken.count(talker) == 256 + 16
+    assert taken.count(talker) == 256 + 128
     endpoint.others_until = 0.0  # they have left
     await others_are_read_and_answered()
-    assert taken.count(talker) == 256 + 16 + 256
+    assert taken.count(talker) == 256 + 128 + 256
 
 
 async def test_a_short_turn_is_as_long_as_the_time_for_it_allows():
@@ -126,10 +126,10 @@ async def test_a_short_turn_is_as_long_as_the_time_for_it_allows():
         now += milliseconds / 1000
         return talker._short_turn(now)
 
-    assert turn_after(0) == 16
-    assert [turn_after(0.1) for _ in range(5)] == [32, 64, 128, 256, 256]
+    assert turn_after(0) == 128
+    assert [turn_after(0.1) for _ in range(3)] == [256, 256, 256]
     assert [turn_after(0.2) for _ in range(2)] == [256, 256]
-    assert [turn_after(1) for _ in range(5)] == [128, 64, 32, 16, 16]
+    assert [turn_after(1) for _ in range(3)] == [128, 128, 128]
 
 
 async def test_whoever_was_slowed_down_takes_short_turns_beside_others():
@@ -140,8 +140,8 @@ async def test_whoever_was_slowed_down_takes_short_turns_beside_others():
     talker.leave_unread(0)
     await others_are_read_and_answered()
     other.data_received(request)
-    talker.data_received(request * 100)
-    assert len(taken) == 1 + 16
+    talker.data_received(request * 200)
+    assert len(taken) == 1 + 128
 
 
 async def test_an_answer_goes_out_before_the_next_turn_of_whoever_has_much_to_say():
