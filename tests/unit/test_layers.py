@@ -50,6 +50,9 @@ FOREIGN = {
     "pyspark": "spark",
     "pyarrow": "spark",
     "deltalake": "spark",
+    "pyiceberg": "spark",
+    "fastavro": "spark",
+    "google": "spark",
     # The servers import it when the first index entry or timer needs it, the protocol when asked for a dtype.
     "numpy": "spark store broker protocol",
     "starlette": "dashboard",

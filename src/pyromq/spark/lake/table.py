@@ -1,0 +1,104 @@
+"""What a table of the lake is to everyone who writes or reads one, whichever format keeps it.
+
+The table is the only state of an archive. A commit adds files and moves the positions of the queues whose messages are
+in them, or does neither: there is no second place that could disagree. A commit says from where to where each queue
+moves, and one whose start is not the table's own position is refused, so no message can be left out or come twice,
+whoever else archives the same topic and whenever either of them dies.
+
+`delta.py` and `iceberg.py` keep tables; `tables.py` opens the one that a user means. Tasks know nothing of this: they
+write Parquet files (`parquet_parts.py`) and hand over what they wrote as `DataFile`s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from pyromq.errors import PyroMQError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from pyromq.protocol.message_queue import MessageQueue
+
+
+class LakeConflict(PyroMQError):
+    """Somebody else moved the table on: nothing of the commit was taken. Read its positions again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file that a task wrote and that no commit has named yet."""
+
+    path: str  # below the table's folder
+    rows: int
+    size: int
+    partition: Mapping[str, str]  # the day, as {"dt": "2026-01-31"}, and the hour where there is one
+    # The least and the largest value of each column that readers skip files by; counts of nulls.
+    minimum: Mapping[str, object] = field(default_factory=dict)
+    maximum: Mapping[str, object] = field(default_factory=dict)
+    nulls: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """How far a commit takes one queue: the messages from `start` up to `end`, which is the next one, are in it."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Messages that were gone from the broker before they were archived, `end` exclusive."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+    noticed: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LakeCommit:
+    """What becomes visible at once. Gaps lie within the moves."""
+
+    files: Sequence[DataFile]
+    moves: Sequence[Move]
+    gaps: Sequence[Gap] = ()
+    # A streaming query and its batch: a table that has seen this batch, or a later one, takes nothing again.
+    batch: tuple[str, int] | None = None
+    columns: pa.Schema | None = None  # columns that the table does not have yet are added
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of a table; it stays what it is, however the table goes on."""
+
+    version: int
+    time: datetime
+    positions: Mapping[MessageQueue, int]  # the next offset of each queue
+    schema: pa.Schema
+
+
+class LakeTable(Protocol):
+    """One topic's table. Methods reach the storage, raise ConfigError for what cannot be read, and do not retry."""
+
+    @property
+    def location(self) -> str:
+        """The table's folder, as a URI without secrets."""
+
+    def snapshot(self, version: int | None = None, at: datetime | None = None) -> Snapshot:
+        """The newest version, the one with this number, or the one that was the newest at a time."""
+
+    def files(self, snapshot: Snapshot, since: datetime | None = None, until: datetime | None = None) -> list[DataFile]:
+        """The files of a version that may hold messages stored from `since` up to `until`."""
+
+    def commit(self, commit: LakeCommit) -> Snapshot:
+        """Make `commit` part of the table. Raises LakeConflict if a move does not start where the table is."""
+
+    def gaps(self) -> list[Gap]:
+        """All that was ever found missing."""
