@@ -105,6 +105,8 @@ class DeltaLakeTable:
             ]
             if query is not None and commit.batch is not None:
                 entries.append((query, commit.batch[1], now))
+            if commit.complete is not None:
+                entries.append((layout.complete_id(self.cluster, self.topic), _millis(commit.complete), now))
             transactions = [Transaction(name, version, last_updated=updated) for name, version, updated in entries]
             return self._write(table, "archive", commit.files, transactions=transactions)
 
@@ -225,10 +227,13 @@ class DeltaLakeTable:
     def _snapshot(self, table: DeltaTable) -> Snapshot:
         version = table.version()
         positions: dict[MessageQueue, int] = {}
-        for name, txn in self._log.transactions(version).items():
+        known = self._log.transactions(version)
+        for name, txn in known.items():
             if (position := layout.parse_position(name)) and position.cluster == self.cluster:
                 positions[position.queue] = txn.version
-        return Snapshot(version, self._log.time(version), positions, _schema(table))
+        complete = known.get(layout.complete_id(self.cluster, self.topic))
+        until = None if complete is None else _moment(complete.version)
+        return Snapshot(version, self._log.time(version), positions, _schema(table), until)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -65,6 +65,7 @@ def test_rows_and_positions_are_one_commit(lake: Storage, orders: LakeTable) -> 
     assert done.version == 1
     assert done.positions == {queue(0): 15, queue(1): 3, queue(2): 0}
     assert abs(done.time - datetime.now(UTC)) < timedelta(minutes=1)
+    assert done.complete is None
     assert orders.snapshot() == done
     assert tables.open_table(lake, "orders").snapshot() == done
     (file,) = orders.files(done)
@@ -234,6 +235,13 @@ def test_a_batch_of_a_stream_is_taken_once(lake: Storage, orders: LakeTable) -> 
     assert orders.commit(batch(1, 5, 6)).version == 2
     assert orders.commit(batch(0, 0, 5)).version == 2
     assert offsets(lake) == [(0, offset) for offset in range(6)]
+
+
+def test_a_table_knows_up_to_when_it_is_complete(lake: Storage, orders: LakeTable) -> None:
+    assert orders.commit(LakeCommit([], [Move(queue(), 0, 0)], complete=NOON)).complete == NOON
+    assert add(orders, lake, "orders", queue(), 0, 4).complete == NOON
+    assert tables.open_table(lake, "orders").snapshot().complete == NOON
+    assert orders.snapshot(version=0).complete is None
 
 
 def test_decoded_columns_are_added(lake: Storage, orders: LakeTable) -> None:
