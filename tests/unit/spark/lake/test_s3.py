@@ -7,7 +7,7 @@ import threading
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-import boto3
+import boto3  # type: ignore[import-untyped]  # it has no types
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
