@@ -60,7 +60,7 @@ def archive(
     *,
     root: str,
     namesrv: str | None = None,
-    format: str = "delta",
+    table_format: str = "delta",
     lake_options: Mapping[str, str] | None = None,
     aliases: Mapping[str, str] | None = None,
     once: bool = False,
