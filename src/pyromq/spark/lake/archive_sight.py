@@ -100,6 +100,16 @@ class Brokers:
         addresses = addresses_of(self.link, {each.queue: None for each in ranges})
         return [PullPart(task, addresses, patience=options.broker_gone_timeout) for task in planned]
 
+    def cluster(self, topic: str) -> str:
+        """The cluster whose brokers have a topic that was seen. Raises ConfigError if there are several."""
+        route = self.link.client.routes.cached(self.link.namespace.wrap(topic))
+        names = sorted({broker.cluster for broker in route.broker_datas}) if route is not None else []
+        if len(names) != 1:
+            raise ConfigError(
+                f"{topic} is in the clusters {', '.join(names)}; name one" if names else f"{topic} is gone"
+            )
+        return names[0]
+
     def _of(self, topic: str) -> BrokerMetadata:
         if topic not in self._metadata:
             # Each topic by itself, so that one that is refused keeps no other from it.
