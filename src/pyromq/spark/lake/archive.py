@@ -23,6 +23,7 @@ from .archive_sight import PARTITION, Brokers, Seen, Stores, explained
 from .archive_tasks import Job, run, total
 from .decoding import BAD_ROWS, DecodeOptions, added, bad_row_table, decoding
 from .layout import table_name
+from .options import CLUSTER
 from .storage import Storage
 from .table import LakeCommit, LakeConflict, Move, TableNotFound
 from .tables import open_or_create, open_table
@@ -47,7 +48,6 @@ _LONGEST_PAUSE = 60.0  # between tries of a topic that does not get on
 _LOOK = 0.1  # seconds between looks at whether to stop
 _TRIES = 5  # of a topic in a run that is to end
 _FINAL = (ConfigError, TopicRecreated, RouteNotFound, NoPermission)  # trying again would only say so again
-_CLUSTER = "DefaultCluster"  # whose topics a store's files have, unless said otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class _Sources:
         """The cluster of a topic that was seen."""
         if self._cluster is None and self._brokers is not None:
             return self._brokers.cluster(topic)
-        return self._cluster or _CLUSTER
+        return self._cluster or CLUSTER
 
     def look(self, topic: str, positions: Mapping[MessageQueue, int]) -> Sight:
         """What there is. Raises PyroMQError if nothing can be seen."""
