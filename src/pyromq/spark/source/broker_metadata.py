@@ -121,7 +121,7 @@ class BrokerMetadata:
             for topic in self._topics:
                 found[topic] = await self._queues_of(topic)
             if None in found.values():
-                info = await self._patient((await self._asking()).brokers.cluster_info)
+                info = await self._patient((await self.asking()).brokers.cluster_info)
                 self._brokers = frozenset(name for name, data in info.broker_addr_table.items() if data.broker_addrs)
         except PyroMQError as exc:
             if not self._queues:
@@ -137,7 +137,7 @@ class BrokerMetadata:
             return tuple(sorted({queue.topic for queue in options.assign}))
         if options.subscribe_pattern is None:
             return options.subscribe
-        admin = await self._asking()
+        admin = await self.asking()
         names = await self._patient(admin.topics.names)
         system = frozenset(await self._patient(admin.topics.system))
         namespace = self.link.namespace
@@ -166,7 +166,8 @@ class BrokerMetadata:
         assigned = self._options.assign
         return [queue for queue in queues if assigned is None or queue in assigned]
 
-    async def _asking(self) -> AdminClient:
+    async def asking(self) -> AdminClient:
+        """For what only operators ask."""
         if self._admin is None:
             self._admin = await AdminClient(client=self.link.client).start()
         return self._admin
@@ -287,6 +288,10 @@ class BrokerMetadata:
         sampled = await self._each(unknown, sample)
         self._mean_sizes.update({queue: size for queue, size in sampled.items() if size})
         return {queue: self._mean_sizes[queue] for queue in starts if queue in self._mean_sizes}
+
+    async def stored_at(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """When these messages were stored, in epoch milliseconds; -1 for one that is gone."""
+        return await self._each(offsets, lambda queue: self._stored_at(queue, offsets[queue]))
 
     async def _stored_at(self, queue: MessageQueue, offset: int) -> int:
         reply = await self._patient(lambda: self._pull(queue, offset, 1))
