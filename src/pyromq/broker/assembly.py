@@ -39,6 +39,7 @@ from .filters.bitmaps import FilterBits
 from .filters.consumer_filters import Filters
 from .groups import GroupTable
 from .kept_files import BrokerState
+from .offsets.archives import Archives
 from .offsets.consumer_offsets import ConsumerOffsets
 from .offsets.progress import Progress
 from .offsets.requests import OffsetProcessors, QueueProcessors
@@ -229,6 +230,7 @@ class Parts:
             self.schedule.kept,
             lambda: live.config.delay_offset_flush_interval,
         )
+        self.archives = Archives(store, tables.offsets, clock)
         self.state.keep(consumer_filters_file(store.root, store.disk), tables.filters)
 
         # What serves requests. The others that do are known by their table alone.
@@ -291,6 +293,7 @@ class Parts:
             backlog=self._backlog,
             timers=timers,
             replication=self.replication.collect,
+            archives=self.archives.collect,
         )
         transactions = TransactionProcessors(context, tables.topics, self.halves, placed=self.sends.placed)
         topics = TopicProcessors(
@@ -415,6 +418,7 @@ class Parts:
 
     async def _clean_store(self) -> None:
         while True:
+            await self.archives.look()
             self._store.clean()
             await asyncio.sleep(self._store.config.clean_interval / 1000)
 

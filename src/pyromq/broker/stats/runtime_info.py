@@ -37,7 +37,7 @@ _UNITS = "KMGTPE"
 class RuntimeInfo:
     """Builds the table. `delay_offsets` tells how far delayed messages were delivered.
 
-    `replication` gives the keys that tell of slaves and of a slave.
+    `replication` gives the keys that tell of slaves and of a slave, `archives` those that tell how far the lake is.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class RuntimeInfo:
         backlog: Backlog,
         timers: TimerFigures | None,
         replication: Callable[[], dict[str, str]] = dict,
+        archives: Callable[[], dict[str, str]] = dict,
         disk: Disk | None = None,
     ) -> None:
         self._store = context.store
@@ -60,6 +61,7 @@ class RuntimeInfo:
         self._disk = disk or Disk()
         self._timers = timers
         self._replication = replication
+        self._archives = archives
 
     def collect(self) -> dict[str, str]:
         """The current table. Looks at the disks, which takes microseconds."""
@@ -77,6 +79,7 @@ class RuntimeInfo:
             "hotPath": _native.state(),
             **({} if self._store.failure is None else {"storeFailure": self._store.failure}),
             **self._replication(),
+            **self._archives(),
             **(_NO_TIMERS if self._timers is None else self._timers.collect()),
         }
 

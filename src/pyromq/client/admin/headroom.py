@@ -21,7 +21,7 @@ class Alarm(StrEnum):
 
 def alarm(headroom: float, retention: float) -> Alarm:
     """How urgent it is that an archive gets on, from seconds that are left and seconds that messages are kept."""
-    if headroom < min(ERROR_BELOW, retention / 12):
+    if headroom <= 0 or headroom < min(ERROR_BELOW, retention / 12):
         return Alarm.ERROR
     return Alarm.WARN if headroom < min(WARN_BELOW, retention / 3) else Alarm.NONE
 
