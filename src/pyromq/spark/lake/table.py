@@ -11,22 +11,33 @@ write Parquet files (`parquet_parts.py`) and hand over what they wrote as `DataF
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyromq.errors import PyroMQError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     import pyarrow as pa
 
     from pyromq.protocol.message_queue import MessageQueue
 
 
-class LakeConflict(PyroMQError):
+class LakeError(PyroMQError):
+    """A table or its storage cannot be read or written: damaged, full, not reachable, changed by others. Says which."""
+
+
+class TableNotFound(LakeError):
+    """There is no such table, or no such version of it."""
+
+
+class LakeConflict(LakeError):
     """Somebody else moved the table on: nothing of the commit was taken. Read its positions again."""
+
+    retriable = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,22 @@ class DataFile:
     minimum: Mapping[str, object] = field(default_factory=dict)
     maximum: Mapping[str, object] = field(default_factory=dict)
     nulls: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """For the way from a task to the driver."""
+        return json.dumps(asdict(self), default=lambda value: {"time": value.isoformat()})
+
+    @classmethod
+    def from_json(cls, text: str) -> DataFile:
+        def times(values: dict[str, Any]) -> dict[str, object]:
+            return {key: _time(value) if isinstance(value, dict) else value for key, value in values.items()}
+
+        found = json.loads(text)
+        return cls(**found | {"minimum": times(found["minimum"]), "maximum": times(found["maximum"])})
+
+
+def _time(value: dict[str, str]) -> datetime:
+    return datetime.fromisoformat(value["time"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +112,7 @@ class Snapshot:
 
 
 class LakeTable(Protocol):
-    """One topic's table. Methods reach the storage, raise ConfigError for what cannot be read, and do not retry."""
+    """One topic's table. Methods reach the storage, raise LakeError for what cannot be done there, and do not retry."""
 
     @property
     def location(self) -> str:
