@@ -99,6 +99,8 @@ class LakeCommit:
     # A streaming query and its batch: a table that has seen this batch, or a later one, takes nothing again.
     batch: tuple[str, int] | None = None
     columns: pa.Schema | None = None  # columns that the table does not have yet are added
+    # If the moves reach the ends of all queues: when brokers were asked for those. Until then the table is complete.
+    complete: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ class Snapshot:
     time: datetime
     positions: Mapping[MessageQueue, int]  # the next offset of each queue
     schema: pa.Schema
+    # Every message that was stored before this time, by the clocks of the archives, is in it; None if nobody knows.
+    complete: datetime | None = None
 
 
 class LakeTable(Protocol):
