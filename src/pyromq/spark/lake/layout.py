@@ -38,6 +38,7 @@ ORDER = ("brokerName", "queueId", "queueOffset")
 _NAME = re.compile(r"[A-Za-z0-9_]{1,200}")
 _POSITION = "rocketmq"
 _GAP = "rocketmq-gap"
+_COMPLETE = "rocketmq-complete"
 _BATCH = "spark"
 _FIRST_DAY, _LAST_DAY = date(1970, 1, 1), date(9999, 12, 31)
 
@@ -99,6 +100,11 @@ def position_id(cluster: str, queue: MessageQueue) -> str:
 
 def gap_id(cluster: str, queue: MessageQueue, start: int) -> str:
     return _id(_GAP, cluster, queue.topic, queue.broker_name, queue.queue_id, start)
+
+
+def complete_id(cluster: str, topic: str) -> str:
+    """Under which name a table remembers up to when, in ms, it has everything."""
+    return _id(_COMPLETE, cluster, topic)
 
 
 def batch_id(query: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyromq.errors import PyroMQError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyromq.protocol.message_queue import MessageQueue
+
+    from .storage import Storage
 
 
 class LakeError(PyroMQError):
@@ -115,8 +117,48 @@ class Snapshot:
     complete: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One line of a table's history."""
+
+    version: int
+    time: datetime
+    operation: str  # create, archive, compact, vacuum; or what others call theirs
+    rows: int = 0  # added
+    files: int = 0  # added
+    removed: int = 0  # files
+
+
 class LakeTable(Protocol):
     """One topic's table. Methods reach the storage, raise LakeError for what cannot be done there, and do not retry."""
+
+    @property
+    def name(self) -> str:
+        """The table's folder below the lake's root."""
+
+    @property
+    def topic(self) -> str:
+        """Whose messages it has."""
+
+    @property
+    def cluster(self) -> str:
+        """Whose topic it is."""
+
+    @property
+    def format(self) -> str:
+        """delta or iceberg."""
+
+    @property
+    def hourly(self) -> bool:
+        """Whether hours are partitions below days."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether files have the partition's columns in them: an argument for PartWriter."""
+
+    @property
+    def storage(self) -> Storage:
+        """Where it is, for tasks that write its files."""
 
     @property
     def location(self) -> str:
@@ -133,3 +175,15 @@ class LakeTable(Protocol):
 
     def gaps(self) -> list[Gap]:
         """All that was ever found missing."""
+
+    def versions(self, limit: int | None = None) -> list[Version]:
+        """The history that the table still knows, newest first."""
+
+    def replace(self, snapshot: Snapshot, old: Sequence[DataFile], new: Sequence[DataFile]) -> Snapshot:
+        """Have the rows of `old` in the files `new` instead; no row and no position changes.
+
+        Raises LakeConflict if `old` is no longer what it was in `snapshot`, whoever changed it.
+        """
+
+    def vacuum(self, older_than: timedelta, dry_run: bool = False) -> list[str]:
+        """Delete files that no version needs that was the newest within `older_than`. Their paths in the table."""
