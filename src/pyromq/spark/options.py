@@ -15,7 +15,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pyromq.errors import ConfigError
 
@@ -377,7 +377,12 @@ class LogOptions:
 
 # Parsing
 
-AnyOptions = TypeVar("AnyOptions", ConnectionOptions, SourceOptions, SinkOptions, LogOptions)
+
+class _Checked(Protocol):
+    def check(self) -> None: ...
+
+
+AnyOptions = TypeVar("AnyOptions", bound=_Checked)
 
 
 def parse(kind: type[AnyOptions], given: Mapping[str, str], *, others: tuple[type, ...] = ()) -> AnyOptions:

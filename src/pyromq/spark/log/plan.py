@@ -91,11 +91,11 @@ def plan(options: LogOptions, filters: LogFilters | None = None) -> list[Part]:
     files = [file for file in files if file.start < end and file.end > start]
     if not files:
         return []
-    return _Plan(root, options, filters, selection, files, start, end).parts()
+    return Plan(root, options, filters, selection, files, start, end).parts()
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
     """What to read: records that begin from `start` on and before `end`, all in `files`."""
 
     root: Path
@@ -117,11 +117,11 @@ class _Plan:
         if via == "auto" and (indexed := self._by_index()) is not None:
             return indexed
         if via == "queue" or (via == "auto" and self.selection.names_queues):
-            queued = self._queued_end()
+            queued = self.queued_end()
             slices = [(each, size) for each, size in self._slices(queued) if size]
             sizes = self._length(queued, self.end) + sum(size for _, size in slices)
             if via == "queue" or sizes < _WORTH_A_DETOUR * self._length(self.start, self.end):
-                return [*self._queue_parts(slices, queued), *self._log_parts(queued, self.end)]
+                return [*self.queue_parts(slices, queued), *self._log_parts(queued, self.end)]
         return [*self._log_parts(self.start, self.end)]
 
     # Along the log
@@ -154,7 +154,7 @@ class _Plan:
             return bool(known) and not batches
         return wanted <= known and not wanted & batches
 
-    def _queued_end(self) -> int:
+    def queued_end(self) -> int:
         """Records before this place have entries in their queue files; later ones may not yet."""
         until = queues_written_until(self.root)
         return self.end if until is None else max(self.start, first_since(self.files, until, self.end))
@@ -172,9 +172,9 @@ class _Plan:
             if selection.most_offset is not None:
                 end = min(end, selection.most_offset)
             if first < end:
-                yield QueueSlice(queue, first, end), (end - first) * self._mean_size(queue, end)
+                yield QueueSlice(queue, first, end), (end - first) * self.mean_size(queue, end)
 
-    def _mean_size(self, queue: QueueFiles, end: int) -> float:
+    def mean_size(self, queue: QueueFiles, end: int) -> float:
         """Mean bytes per message of the queue, wanted or not."""
         found = queue.sample(end)
         if not len(found):
@@ -182,7 +182,7 @@ class _Plan:
         has_tag = may_have_tag(found, tag_codes(queue.topic, self.selection.tags))
         return float(found["size"].mean()) * max(float(has_tag.mean()), _LEAST_SHARE)
 
-    def _queue_parts(self, slices: Sequence[tuple[QueueSlice, float]], queued: int) -> Iterable[QueuePart]:
+    def queue_parts(self, slices: Sequence[tuple[QueueSlice, float]], queued: int) -> Iterable[QueuePart]:
         """One part per stretch of the log, for all queues together, so that every page is read once."""
         total = sum(size for _, size in slices)
         size = min(self.options.partition_bytes, max(total / _FEW, _WORTH_A_TASK))

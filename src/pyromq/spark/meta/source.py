@@ -7,7 +7,7 @@ One task asks the cluster when the query runs. The tables and their columns are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
@@ -37,7 +37,7 @@ class MetaDataSource(Shipped, DataSource):
         from .tables import table
 
         known.refuse_secrets_in_catalog((MetaOptions,), self.options)
-        options = cast("MetaOptions", known.parse(MetaOptions, self.options))
+        options = known.parse(MetaOptions, self.options)
         return with_metadata(table(options.table).spark_schema(), known.to_metadata((MetaOptions,), self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -47,7 +47,7 @@ class MetaDataSource(Shipped, DataSource):
         from .tables import table
 
         given = known.from_table(MetaOptions, self.options, metadata_of(schema))
-        options = cast("MetaOptions", known.parse(MetaOptions, given))
+        options = known.parse(MetaOptions, given)
         return MetaReader(options, table(options.table).arrow_schema(schema))
 
 
