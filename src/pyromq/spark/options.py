@@ -14,7 +14,7 @@ import difflib
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pyromq.errors import ConfigError
@@ -50,6 +50,8 @@ TABLE_METADATA = "rocketmq.options"
 
 _SPARKS_OWN = frozenset(("path", "location", "provider", "owner", "checkpointlocation", "queryname"))
 _SPARKS_PREFIXES = ("option.", "asyncprogress")
+# Settings of a lake's storage or catalog that are handed on as they are, and may be secret.
+_LAKES_PREFIXES = ("lake.storage.", "lake.catalog.")
 _CREATE_TABLE_MARKS = ("provider", "option.")
 
 
@@ -210,8 +212,30 @@ class SourceOptions(ConnectionOptions):
         "auto",
         "Which broker to read from; auto follows the broker's advice.",
     )
-    lake_root: str | None = opt("lake.root", text, None, "For startingOffsets=lake.")
+    lake_root: str | None = opt("lake.root", text, None, "The lake: a folder or a URI such as s3://bucket/folder.")
     lake_name: str | None = opt("lake.name", text, None, "Name of the table, if not the topic's.")
+    lake_format: str | None = opt(
+        "lake.format", choice("delta", "iceberg"), None, "Format of the table, if it cannot be told from the rest."
+    )
+    lake_version: int | None = opt(
+        "lake.version", integer(), None, "With startingOffsets=lake: version of the table; default: the newest."
+    )
+    lake_history: bool = opt(
+        "lake.history", boolean, False, "Read from the lake what it has of the topic, and only the rest from brokers."
+    )
+    lake_endpoint: str | None = opt("lake.endpoint", text, None, "URL of an S3-compatible store.")
+    lake_region: str | None = opt("lake.region", text, None, "Region of the bucket.")
+    lake_credentials: str | None = opt(
+        "lake.credentials", text, None, "Where to find the keys of the lake's storage: env:PREFIX or file:PATH."
+    )
+    lake_access_key: str | None = opt(
+        "lake.accessKey", text, None, "Key of the lake's storage; lake.credentials is safer.", secret=True
+    )
+    lake_secret_key: str | None = opt(
+        "lake.secretKey", text, None, "Key of the lake's storage; lake.credentials is safer.", secret=True
+    )
+    lake_session_token: str | None = opt("lake.sessionToken", text, None, "Token for temporary keys.", secret=True)
+    lake_others: Mapping[str, str] | None = field(default=None, repr=False)
     use_index: bool = opt("useIndex", boolean, False, "Look up keys and msgId in the broker's index.")
     broker_gone_timeout: float = opt(
         "brokerGoneTimeout", duration, 600.0, "How long a broker may be unreachable before the query fails."
@@ -236,17 +260,30 @@ class SourceOptions(ConnectionOptions):
             raise ConfigError("give either tags or sql")
         if self.starting_offsets == "group" and self.consumer_group is None:
             raise ConfigError("startingOffsets=group needs consumerGroup")
-        if self.starting_offsets == "lake" and self.lake_root is None:
-            raise ConfigError("startingOffsets=lake needs lake.root")
+        self._check_lake()
         if isinstance(self.ending_offsets, dict):
             for queue, offset in self.ending_offsets.items():
                 if offset == offsets.EARLIEST:
                     raise ConfigError(f"endingOffsets: {offsets.place(queue)} ends at -2, before its first message")
 
+    def _check_lake(self) -> None:
+        if self.lake_root is None and (self.starting_offsets == "lake" or self.lake_history):
+            raise ConfigError(f"{'lake.history' if self.lake_history else 'startingOffsets=lake'} needs lake.root")
+        if self.lake_name is not None and len(self.subscribe) > 1:
+            raise ConfigError("lake.name names one table, so it goes with one topic")
+        if self.lake_history:
+            if self.starting_timestamp is not None or self.starting_offsets_by_timestamp is not None:
+                raise ConfigError("with lake.history, filter by storeTimestamp instead of starting at a time")
+            if self.sql is not None:
+                raise ConfigError("sql is for brokers, not for the lake; with lake.history, use a WHERE clause")
+
     def check_batch(self) -> None:
         """What only a batch read minds."""
         if self.starting_offsets == "latest":
             raise ConfigError("startingOffsets=latest reads nothing in batch; it is for streams")
+        has_end = self.ending_offsets != "latest" or self.ending_offsets_by_timestamp or self.ending_timestamp
+        if self.lake_history and (self.starting_offsets not in (None, "earliest") or has_end):
+            raise ConfigError("a batch with lake.history reads all there is: filter by queueOffset or storeTimestamp")
 
     def check_stream(self) -> None:
         """What only a stream minds."""
@@ -396,7 +433,11 @@ def parse(kind: type[AnyOptions], given: Mapping[str, str], *, others: tuple[typ
         known = {**_by_key(other), **known}
     values: dict[str, Any] = {}
     keys: dict[str, str] = {}
+    if kind is SourceOptions:
+        values["lake_others"] = {key: value for key, value in given.items() if _is_lakes_own(key)}
     for key, value in given.items():
+        if _is_lakes_own(key) and SourceOptions in (kind, *others):
+            continue
         found = own.get(key.lower())
         if found is None:
             if key.lower() not in known and not _is_sparks_own(key):
@@ -488,6 +529,10 @@ def _value(info: OptionInfo, key: str, value: str) -> Any:
         said = "" if info.secret else f", not {value[:80]!r}"
         # Without the cause if that could quote the value.
         raise ConfigError(f"option {key} must be {exc}{said}") from (None if info.secret else exc)
+
+
+def _is_lakes_own(key: str) -> bool:
+    return key.lower().startswith(_LAKES_PREFIXES)
 
 
 def _is_sparks_own(key: str) -> bool:

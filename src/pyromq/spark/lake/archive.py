@@ -22,6 +22,7 @@ from .archive_plan import Rhythm, Step, missing, next_step
 from .archive_sight import PARTITION, Brokers, Seen, Stores, explained
 from .archive_tasks import Job, run, total
 from .decoding import BAD_ROWS, DecodeOptions, added, bad_row_table, decoding
+from .headroom import report_archived
 from .layout import table_name
 from .storage import Storage
 from .table import LakeCommit, LakeConflict, Move, TableNotFound
@@ -44,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 STEP = 4 << 30  # bytes that one step takes at most: what is lost if it dies
 _LONGEST_PAUSE = 60.0  # between tries of a topic that does not get on
+_REPORT_AGAIN = 60.0  # seconds after which brokers are told how far the archive is, though it is where it was
 _LOOK = 0.1  # seconds between looks at whether to stop
 _TRIES = 5  # of a topic in a run that is to end
 _CLUSTER = "DefaultCluster"  # whose topics a store's files have, unless said otherwise
@@ -217,6 +219,11 @@ class _Sources:
             return self._brokers.cluster(topic)
         return self._cluster or _CLUSTER
 
+    def report(self, root: str, positions: Mapping[MessageQueue, int]) -> None:
+        """Tell brokers how far the archive is."""
+        if self._brokers is not None:
+            report_archived(self._brokers.link, root, positions)
+
     def look(self, topic: str, positions: Mapping[MessageQueue, int]) -> Sight:
         """What there is. Raises PyroMQError if nothing can be seen."""
         if self._brokers is None:
@@ -301,6 +308,8 @@ class _Topic:
         self.try_at = float("-inf")  # not before, after a failure
         self.failures = 0
         self.error: str | None = None
+        self.reported: Mapping[MessageQueue, int] = {}  # to brokers
+        self.reported_at = float("-inf")
 
     def failed(self, said: str) -> None:
         self.failures += 1
@@ -400,6 +409,7 @@ class _Archiver:
                 each.asked = asked
             asked = each.asked
             sight = replace(sight, seen=_limited(sight.seen, until, positions))
+        self._report(each, positions)
         planned = self._sources.step(each.topic, positions, sight, datetime.now(UTC))
         step = planned.step
         each.lag = step.lag
@@ -421,6 +431,7 @@ class _Archiver:
         is_all = step.rows == step.lag and not sight.seen.failures and positions.keys() <= sight.seen.bounds.keys()
         complete = asked if is_all else None
         committed = table.commit(LakeCommit(report.files, step.moves, gaps, columns=new, complete=complete))
+        self._report(each, committed.positions)
         took = time.monotonic() - began
         each.worked += took
         each.rows += report.rows
@@ -430,6 +441,13 @@ class _Archiver:
         self._count(each, report, gaps)
         self._progress(each.progress(gaps))
         return each.lag <= 0
+
+    def _report(self, each: _Topic, positions: Mapping[MessageQueue, int]) -> None:
+        """Let brokers know what they need not keep; now and then again, for one that lost what it heard."""
+        now = time.monotonic()
+        if positions and (positions != each.reported or now >= each.reported_at + _REPORT_AGAIN):
+            self._sources.report(self._lake.storage.root, positions)
+            each.reported, each.reported_at = positions, now
 
     def _is_due(self, each: _Topic, step: Step, seen: Seen, rhythm: Rhythm) -> bool:
         if not step.moves:

@@ -41,7 +41,12 @@ async def starts(
         edge = _edge(bounds, default)
         return resolve(wanted, bounds, edge.__getitem__, "startingOffsets")
     if wanted == "lake":
-        raise ConfigError("startingOffsets=lake: this version has no lake support")
+        from ..lake.history import History, check_all_there
+
+        positions = History(options).positions(sorted({queue.topic for queue in bounds}))
+        check_all_there(positions, bounds.keys(), fail=options.fail_on_data_loss)
+        # A queue that is not archived yet is new, or has nothing that was there when it was.
+        return {queue: positions.get(queue, minimum) for queue, (minimum, _) in bounds.items()}
     if wanted == "group":
         assert options.consumer_group is not None
         fallback = _edge(bounds, options.group_fallback)

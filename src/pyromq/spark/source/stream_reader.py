@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.message_queue import MessageQueue
 
+    from ..lake.history import History
     from ..options import SourceOptions
 
 logger = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class RocketMQStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvail
         return [*self.planner.tasks(StreamOffset.from_json(start), StreamOffset.from_json(end))]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        return read(partition, self._options, self._schema) if isinstance(partition, PullPart) else iter(())
+        return read_part(partition, self._options, self._schema)
 
     def stop(self) -> None:
         if self._planner is not None:
@@ -109,7 +110,13 @@ class StreamPlanner:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._link = Link(options)
+        self._history: History | None = None
         self._metadata = BrokerMetadata(self._link, options)
+        if options.lake_history:
+            from ..lake.history import History, HistoryMetadata
+
+            self._history = History(options)
+            self._metadata = HistoryMetadata(self._link, options, self._history)
         self._arrivals = Arrivals(self._link, self._metadata.group)
         self._progress = GroupProgress(self._link, options.consumer_group) if options.consumer_group else None
         self._is_checked = options.group_shared or self._progress is None
@@ -140,15 +147,27 @@ class StreamPlanner:
         sight = self._link.run(self._metadata.look_hard())
         self._target = {queue: maximum for queue, (_, maximum) in sight.bounds.items()}
 
-    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[PullPart]:
-        """The batch from `start` to `end` as tasks."""
-        return self._link.run(self._tasks(ranges(start, end)))
+    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[Any]:
+        """The batch from `start` to `end` as tasks: PullParts, and LakeParts for what lies in the lake."""
+        found = ranges(start, end)
+        if self._history is None:
+            return [*self._link.run(self._tasks(found))]
+        ends = self._history.positions({queue.topic for queue in found})
+        past = [
+            QueueRange(queue, first, min(last, ends.get(queue, 0)))
+            for queue, (first, last) in found.items()
+            if first < ends.get(queue, 0)
+        ]
+        rest = {queue: (max(first, ends.get(queue, 0)), last) for queue, (first, last) in found.items()}
+        live = {queue: both for queue, both in rest.items() if both[0] < both[1]}
+        return [*self._history.parts(past), *self._link.run(self._tasks(live))]
 
     # Inside
 
     async def _find_initial(self) -> StreamOffset:
         sight = await self._metadata.look_hard()
-        starts = await offset_range.starts(self._metadata, self._options, sight.bounds, default="latest")
+        default = "latest" if self._history is None else "earliest"
+        starts = await offset_range.starts(self._metadata, self._options, sight.bounds, default=default)
         return StreamOffset.first(starts)
 
     async def _latest(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
@@ -289,6 +308,18 @@ class StreamPlanner:
             await self._metadata.look()
         addresses = addresses_of(self._link, found)
         return [PullPart(task, addresses, patience=options.broker_gone_timeout) for task in tasks]
+
+
+def read_part(part: Any, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, wherever they are."""
+    if isinstance(part, PullPart):
+        return read(part, options, schema)
+    if options.lake_history:
+        from ..lake import history
+
+        if isinstance(part, history.LakePart):
+            return history.read(part, options, schema)
+    return iter(())  # Spark reads one empty partition if there is none
 
 
 def addresses_of(link: Link, queues: Mapping[MessageQueue, Any]) -> dict[str, dict[int, str]]:
