@@ -9,6 +9,7 @@ import duckdb
 from pyromq.spark.lake.archive import ArchiveSummary, archive
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
 
@@ -16,6 +17,8 @@ def query(folder: Path, sql: str) -> list[tuple[Any, ...]]:
     """What DuckDB reads of a Delta table's files, which delta-rs lists; none of our code is in between."""
     from deltalake import DeltaTable
 
+    if not (folder / "_delta_log").exists():
+        return []
     files = DeltaTable(folder).file_uris()
     with duckdb.connect() as database:
         if not files:
@@ -33,6 +36,13 @@ def offsets(folder: Path) -> dict[tuple[str, int], list[int]]:
     return found
 
 
+def are_dense(found: Mapping[tuple[str, int], list[int]], wanted: Collection[int] | None = None) -> bool:
+    """Whether each queue has every offset from 0 on, once; and whether these are the queues, if given."""
+    numbers = {number for _, number in found}
+    is_whole = all(each == list(range(len(each))) for each in found.values())
+    return is_whole and (wanted is None or numbers == {*wanted})
+
+
 class Lake:
     """A lake in a folder, and the archive into it of one Spark and one cluster."""
 
@@ -40,6 +50,9 @@ class Lake:
         self.spark = spark
         self.namesrv = namesrv
         self.folder = folder
+
+    def table(self, topic: str) -> Path:
+        return self.folder / topic.replace("-", "_")
 
     def archive(self, *topics: str, **options: Any) -> ArchiveSummary:
         given: dict[str, Any] = {"namesrv": self.namesrv, "root": str(self.folder), "once": True, **options}

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pyromq.errors import ConfigError, PyroMQError
+from pyromq.errors import ConfigError, NoPermission, PyroMQError, RouteNotFound
 
 from .. import options as known
 from ..sessions.session import namesrv_of
-from .archive_plan import Rhythm, Step, missing, next_step
+from .archive_plan import Rhythm, Step, TopicRecreated, missing, next_step
 from .archive_sight import PARTITION, Brokers, Seen, Stores, explained
 from .archive_tasks import Job, run, total
 from .decoding import BAD_ROWS, DecodeOptions, added, bad_row_table, decoding
@@ -48,6 +48,7 @@ _LONGEST_PAUSE = 60.0  # between tries of a topic that does not get on
 _REPORT_AGAIN = 60.0  # seconds after which brokers are told how far the archive is, though it is where it was
 _LOOK = 0.1  # seconds between looks at whether to stop
 _TRIES = 5  # of a topic in a run that is to end
+_FINAL = (ConfigError, TopicRecreated, RouteNotFound, NoPermission)  # trying again would only say so again
 _CLUSTER = "DefaultCluster"  # whose topics a store's files have, unless said otherwise
 
 
@@ -381,7 +382,7 @@ class _Archiver:
             self.summary.conflicts += 1
             return False
         except (PyroMQError, PySparkException, OSError) as exc:
-            if rhythm is None and isinstance(exc, ConfigError):
+            if rhythm is None and (isinstance(exc, _FINAL) or "InvalidMessage" in str(exc)):
                 each.failures = _TRIES
             each.failed(explained(exc))
             logger.warning("%s: %s", each.topic, each.error)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from pyromq.errors import ConfigError, PyroMQError
+from pyromq.errors import ConfigError, InvalidMessage
 
 from ..option_values import boolean, choice, opt, text
 from ..schema import ARROW_SCHEMA, COLUMNS
@@ -39,10 +39,6 @@ BAD_ROWS = ARROW_SCHEMA.append(pa.field(REASON, pa.string()))
 DLQ_SUFFIX = "__dlq"
 
 _MESSAGE = frozenset(name.lower() for name in COLUMNS)
-
-
-class BadBody(PyroMQError):
-    """A body could not be decoded, and onError=fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +173,7 @@ class BodyDecoder:
     def split(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """The rows with their decoded columns, and the messages that could not be decoded, with reasons.
 
-        Raises BadBody with `onError=fail`.
+        Raises InvalidMessage with `onError=fail`.
         """
         rows: list[Mapping[str, Any]] = []
         reasons: dict[int, str] = {}
@@ -203,7 +199,7 @@ class BodyDecoder:
         if not reasons:
             return good, None
         if self._how.on_error == "fail":
-            raise BadBody(f"{_where(batch, min(reasons))}: {reasons[min(reasons)]}; onError=dlq or skip goes on")
+            raise InvalidMessage(f"{_where(batch, min(reasons))}: {reasons[min(reasons)]}; onError=dlq or skip goes on")
         is_bad = pa.array([number in reasons for number in range(batch.num_rows)])
         bad = batch.filter(is_bad)
         why = pa.array([reasons[number] for number in sorted(reasons)], pa.string())

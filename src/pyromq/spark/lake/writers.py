@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, InvalidMessage
 from pyromq.protocol.message_queue import MessageQueue
 
 from ..schema import ARROW_SCHEMA
 from ..shipping import Shipped
 from . import fitting
 from .column_types import from_spark, plain
-from .decoding import BAD_ROWS, REASON, BadBody, BodyDecoder, added, bad_row_table, decoding
+from .decoding import BAD_ROWS, REASON, BodyDecoder, added, bad_row_table, decoding
 from .layout import DAY, HOUR, is_partition
 from .parquet_parts import PartWriter
 from .planning import table_of
@@ -202,7 +202,7 @@ def _fitted(batch: pa.RecordBatch, made: WritePlan) -> tuple[pa.RecordBatch, pa.
     if not reasons:
         return fine, None
     if made.options.on_error == "fail":
-        raise BadBody(f"{reasons[min(reasons)]}; onError=dlq or skip goes on")
+        raise InvalidMessage(f"{reasons[min(reasons)]}; onError=dlq or skip goes on")
     is_bad = pa.array([number in reasons for number in range(batch.num_rows)])
     bad = fine.filter(is_bad)
     why = pa.array([reasons[number] for number in sorted(reasons)], pa.string())

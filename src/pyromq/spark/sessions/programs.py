@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The second comes from an executor that lacks our classes (`shipping`).
-_OURS = re.compile(r"^(?:pyromq\.errors\.\w+: |RuntimeError: (?=.* which PyroMQ needs there))(.*)$", re.MULTILINE)
+_OURS = re.compile(r"^(?:pyromq(?:\.\w+)+: |RuntimeError: (?=.* which PyroMQ needs there))(.*)$", re.MULTILINE)
 
 
 class StatementFailed(PyroMQError):

@@ -83,6 +83,7 @@ def session(
 
 def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = False) -> None:
     """See `pyromq.spark.enable`."""
+    from ..lake.source import LakeDataSource
     from ..log.source import LogDataSource
     from ..meta.source import MetaDataSource
     from ..source.source import RocketMQDataSource
@@ -93,7 +94,7 @@ def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = 
     if by_value:
         # Before registering the formats: each ships what was added by then.
         spark.addArtifacts(str(package_zip()), pyfile=True)
-    for source in (RocketMQDataSource, LogDataSource, MetaDataSource):
+    for source in (RocketMQDataSource, LogDataSource, MetaDataSource, LakeDataSource):
         spark.dataSource.register(source)
     if is_connect(spark):
         check_package(spark, by_value=by_value)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from pyromq.errors import ConfigError
-from pyromq.spark.lake.decoding import BadBody, BodyDecoder, DecodeOptions, Decoding, added, decoding
+from pyromq.errors import ConfigError, InvalidMessage
+from pyromq.spark.lake.decoding import BodyDecoder, DecodeOptions, Decoding, added, decoding
 from pyromq.spark.options import parse
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_what_does_not_fit_is_a_bad_row_with_its_reason(body, said):
 
 
 def test_on_error_fail_names_the_message_and_skip_is_the_callers_choice():
-    with pytest.raises(BadBody, match=r"queue 3 of orders on broker-a, offset 8: .*truncated.*onError=dlq"):
+    with pytest.raises(InvalidMessage, match=r"queue 3 of orders on broker-a, offset 8: .*truncated.*onError=dlq"):
         split(options(decode="json", schema=DDL, on_error="fail"), b"{}", b"{")
 
 
