@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections import Counter
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -26,9 +25,9 @@ from pyarrow import fs
 
 from pyromq.errors import ConfigError
 
-from ..source.offsets import place
 from . import layout
 from .delta_log import DeltaLog
+from .moves import check_moves
 from .parquet_parts import cannot_write
 from .table import DataFile, Gap, LakeConflict, LakeError, Snapshot, TableNotFound, Version
 
@@ -94,10 +93,10 @@ class DeltaLakeTable:
             query = None if commit.batch is None else layout.batch_id(commit.batch[0])
             if query in known and commit.batch is not None and known[query].version >= commit.batch[1]:
                 return self._snapshot(table)
-            self._check_moves(commit, known)
+            check_moves(commit, self._positions(known), self.location)
             if commit.columns is not None and self._add_columns(table, commit.columns):
                 table = self._open()
-                self._check_moves(commit, self._log.transactions(table.version()))
+                check_moves(commit, self._positions(self._log.transactions(table.version())), self.location)
             now = _now()
             entries = [
                 *((layout.position_id(self.cluster, move.queue), move.end, now) for move in commit.moves),
@@ -175,16 +174,6 @@ class DeltaLakeTable:
                 f"{gone} of its files were removed by vacuum"
             )
 
-    def _check_moves(self, commit: LakeCommit, known: Mapping[str, Txn]) -> None:
-        if doubled := [queue for queue, times in Counter(move.queue for move in commit.moves).items() if times > 1]:
-            raise ValueError(f"{place(doubled[0])} moves twice in one commit")
-        for move in commit.moves:
-            if not 0 <= move.start <= move.end:
-                raise ValueError(f"{place(move.queue)} cannot move from {move.start} to {move.end}")
-            at = known.get(layout.position_id(self.cluster, move.queue))
-            if at is not None and at.version != move.start:
-                raise LakeConflict(f"{place(move.queue)} is at {at.version} in {self.location}, not at {move.start}")
-
     def _gap_id(self, gap: Gap) -> str:
         return layout.gap_id(self.cluster, gap.queue, gap.start)
 
@@ -226,14 +215,17 @@ class DeltaLakeTable:
 
     def _snapshot(self, table: DeltaTable) -> Snapshot:
         version = table.version()
-        positions: dict[MessageQueue, int] = {}
         known = self._log.transactions(version)
-        for name, txn in known.items():
-            if (position := layout.parse_position(name)) and position.cluster == self.cluster:
-                positions[position.queue] = txn.version
         complete = known.get(layout.complete_id(self.cluster, self.topic))
         until = None if complete is None else _moment(complete.version)
-        return Snapshot(version, self._log.time(version), positions, _schema(table), until)
+        return Snapshot(version, self._log.time(version), self._positions(known), _schema(table), until)
+
+    def _positions(self, known: Mapping[str, Txn]) -> dict[MessageQueue, int]:
+        found = {}
+        for name, txn in known.items():
+            if (position := layout.parse_position(name)) and position.cluster == self.cluster:
+                found[position.queue] = txn.version
+        return found
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from .storage import Storage
     from .table import LakeTable
 
-FORMATS = ("delta",)
+FORMATS = ("delta", "iceberg")
 
 
 def open_table(storage: Storage, name: str, kind: str | None = None) -> LakeTable:
     """The table `name`, in the format that it has if none is given. Raises TableNotFound."""
-    _format(storage, kind)
+    if _format(storage, kind) == "iceberg":
+        from . import iceberg
+
+        return iceberg.open_table(storage, name)
     return delta.open_table(storage, name)
 
 
@@ -29,8 +32,13 @@ def open_or_create(
     storage: Storage, name: str, topic: str, cluster: str, *, kind: str | None = None, hourly: bool = False
 ) -> LakeTable:
     """The table of a topic, made if there is none yet. Raises ConfigError if `name` has another topic's messages."""
-    _format(storage, kind)
-    table = delta.create_table(storage, name, topic, cluster, hourly)
+    table: LakeTable
+    if _format(storage, kind) == "iceberg":
+        from . import iceberg
+
+        table = iceberg.create_table(storage, name, topic, cluster, hourly)
+    else:
+        table = delta.create_table(storage, name, topic, cluster, hourly)
     if table.topic != topic:
         raise ConfigError(f"table {name} has the messages of topic {table.topic}; give {topic} an alias")
     if table.cluster != cluster:
@@ -42,7 +50,10 @@ def open_or_create(
 
 def list_tables(storage: Storage, kind: str | None = None) -> list[str]:
     """The names of a lake's tables; none if the lake does not exist yet."""
-    _format(storage, kind)
+    if _format(storage, kind) == "iceberg":
+        from . import iceberg
+
+        return iceberg.list_tables(storage)
     try:
         selector = fs.FileSelector(storage.path(), allow_not_found=True)
         found = storage.filesystem().get_file_info(selector)
