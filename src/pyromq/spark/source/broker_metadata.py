@@ -30,7 +30,7 @@ from .offsets import place
 from .time_search import first_at
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from pyromq.protocol.message_queue import MessageQueue
 
@@ -257,6 +257,35 @@ class BrokerMetadata:
             return await first_at(minimum, maximum, guess, is_young)
 
         return await self._each(times, search)
+
+    async def beside(self, cuts: Mapping[MessageQueue, int]) -> dict[MessageQueue, tuple[int | None, int | None]]:
+        """When the messages before and after these offsets were stored (ms); None if there is none."""
+
+        async def ask(queue: MessageQueue) -> tuple[int | None, int | None]:
+            cut = cuts[queue]
+            reply = await self._patient(lambda: self._pull(queue, max(0, cut - 1), 2))
+            before = after = None
+            data = reply.body_bytes if reply.code == ResponseCode.SUCCESS else b""
+            pos = 0
+            while pos < len(data):
+                record = decode_record(data, pos, check_crc=False)
+                if record.queue_offset < cut:
+                    before = record.store_timestamp
+                elif after is None:
+                    after = record.store_timestamp
+                pos += record.store_size
+            return before, after
+
+        return await self._each(cuts, ask)
+
+    async def reached(self, queues: Collection[MessageQueue], time: int) -> dict[MessageQueue, int]:
+        """The broker's own answer to how far each queue was at this time (ms): not exact, unlike `at_times`."""
+
+        async def ask(queue: MessageQueue) -> int:
+            calls, address, wire = self.link.client.calls, self._address(queue), self.link.on_wire(queue)
+            return await self._patient(lambda: calls.search_offset(address, wire, time))
+
+        return await self._each(queues, ask)
 
     async def committed(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         """The offset where `group` continues in each queue; None if it never read there."""

@@ -20,9 +20,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyromq.errors import OffsetOutOfRange, RouteNotFound, TopicNotFound
+from pyromq.errors import OffsetOutOfRange, PyroMQError, RouteNotFound, TopicNotFound
 
 from ..blocking_client import Link
+from ..refused import is_refused
 from ..shipping import Shipped
 from . import offset_range
 from .broker_metadata import BrokerMetadata, Sight
@@ -31,9 +32,10 @@ from .held_pulls import Arrivals
 from .offsets import StreamOffset, place, ranges, without
 from .planning import FIRST_GUESS, QueueRange, admit, plan
 from .pulls import PullPart, read, report_loss
+from .time_alignment import align
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
@@ -286,12 +288,27 @@ class StreamPlanner:
         # A recreated queue ends before it begins; its end is taken as it is.
         taken = {queue: max(before[queue], end) for queue, end in ends.items()}
         if most_rows is not None:
-            taken = admit(before, taken, most_rows)
+            taken = await self._aligned(before, taken, most_rows, lambda queue: 1.0)
         if most_bytes is not None:
             behind = {queue: before[queue] for queue, end in taken.items() if end > before[queue]}
             means = await self._metadata.mean_sizes(behind)
-            taken = admit(before, taken, most_bytes, lambda queue: means.get(queue, FIRST_GUESS))
+            taken = await self._aligned(before, taken, most_bytes, lambda queue: means.get(queue, FIRST_GUESS))
         return {queue: min(end, taken[queue]) for queue, end in ends.items()}
+
+    async def _aligned(
+        self,
+        before: dict[MessageQueue, int],
+        ends: dict[MessageQueue, int],
+        limit: float,
+        cost: Callable[[MessageQueue], float],
+    ) -> dict[MessageQueue, int]:
+        try:
+            return await align(before, ends, limit, self._metadata, cost)
+        except PyroMQError as exc:
+            if is_refused(exc):
+                raise
+            logger.info("cannot align queues by time: %s; taking as much of each", exc)
+            return admit(before, ends, limit, cost)
 
     async def _tasks(self, found: dict[MessageQueue, tuple[int, int]]) -> list[PullPart]:
         options = self._options
