@@ -126,7 +126,9 @@ def test_times_prune_both_sides_and_brokers_are_asked_only_if_they_have_somethin
     whole = spark.read.format("rocketmq").options(**topics.options(topic, **{"lake.root": root, "lake.history": True}))
     assert bodies(whole.load().where(f"storeTimestamp >= '{middle.isoformat()}'")) == second
     # The lake has the first fifty of each queue, the broker the other 25.
-    some = whole.load().where("queueId = 1 AND queueOffset IN (1, 2, 40, 60, 99)").select("queueOffset", "tags").collect()
+    some = (
+        whole.load().where("queueId = 1 AND queueOffset IN (1, 2, 40, 60, 99)").select("queueOffset", "tags").collect()
+    )
     assert sorted((row.queueOffset, row.tags) for row in some) == [(1, "a"), (2, "a"), (40, "a"), (60, "b")]
     assert whole.load().where("tags = 'b' AND queueId = 1 AND queueOffset IN (1, 60)").count() == 1
     assert bodies(whole.option("tags", "b || c").option("columns", "body").load()) == second
