@@ -94,7 +94,7 @@ def test_a_topic_that_cannot_be_archived_keeps_no_other_from_it(lake, topics):
 
 @pytest.mark.scenario("spark 35")
 def test_what_the_broker_deleted_is_a_gap_and_the_archive_goes_on(spark, tmp_path):
-    small = ("mappedFileSizeCommitLog=64k", "fileReservedTime=0", "deleteCommitLogFilesInterval=1")
+    small = ("mappedFileSizeCommitLog=64k", "fileReservedTime=0", "cleanResourceInterval=50")
     with running_cluster(None, *small) as cluster, topics_in(cluster) as topics:
         lake = Lake(spark, cluster.namesrv, tmp_path / "lake")
         topic = topics.new(2)

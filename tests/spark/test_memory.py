@@ -6,11 +6,13 @@ import json
 import os
 import re
 import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.spark.lake_kit import Lake, are_dense, offsets, query
 from tests.spark.messages import Topics, topics_in
 
 from pyromq.client import MessageQueue
@@ -21,7 +23,7 @@ from pyromq.sync import Producer
 from pyromq.testing.cluster import running_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
 
@@ -39,6 +41,7 @@ QUEUES = 100
 # Half of it is Python with its packages. Batches have 8 MiB, and a few are on their way at a time: pulled, decoded,
 # written to the JVM. All messages together have 400 MiB.
 BOUND = 256 * MIB
+MOST = 352 * MIB
 _WORKER = rb"\S*python\S*\0-m\0pyspark\."
 
 
@@ -90,9 +93,14 @@ def memory(process: Path, line: str) -> int:
 
 def most_memory(frame: DataFrame) -> int:
     """The most memory that a worker had, all of it, while every row was read."""
+    return most_memory_of(lambda: frame.write.format("noop").mode("overwrite").save())
+
+
+def most_memory_of(work: Callable[[], object]) -> int:
+    """The most memory that a worker had meanwhile."""
     for process in workers():
         (process / "clear_refs").write_text("5")  # forget the peak of what was before
-    frame.write.format("noop").mode("overwrite").save()
+    work()
     return max(memory(process, "VmHWM") for process in workers())
 
 
@@ -110,6 +118,30 @@ def test_large_messages_are_read_from_files_in_bounded_memory(spark, topics, lar
     frame = spark.read.format("rocketmq_log").options(topics=large, via=via).load(str(root))
     assert frame.selectExpr("sum(length(body))").first()[0] == QUEUES * LARGE
     assert most_memory(frame) < BOUND
+
+
+@pytest.mark.scenario("spark 43")
+def test_large_messages_are_archived_in_bounded_memory(spark, topics, large, tmp_path):
+    lake = Lake(spark, topics.cluster.namesrv, tmp_path / "lake")
+    stores = {"broker-a": str(topics.cluster.folder / "broker-a")}
+    ways: dict[str, dict[str, Any]] = {"pulled": {}, "read": {"stores": stores, "direct_log_over": 0}}
+    for name, options in ways.items():
+        # A row group on its way in addition to the batches.
+        assert most_memory_of(partial(lake.archive, large, aliases={large: name}, **options)) < MOST
+        found = query(lake.folder / name, "SELECT count(*), sum(octet_length(body)) FROM rows")
+        assert found == [(QUEUES, QUEUES * LARGE)]
+
+
+@pytest.mark.scenario("spark 43")
+def test_a_thousand_queues_are_archived_by_a_few_tasks(spark, topics, tmp_path):
+    topic = topics.new(1000)
+    topics.send(topic, [b"%d" % number for number in range(2000)])
+    lake = Lake(spark, topics.cluster.namesrv, tmp_path / "lake")
+    for _ in range(2):
+        done = lake.archive(topic)
+        assert (done.rows, done.files, done.commits, done.errors) == (2000, 1, 1, {})
+        topics.send(topic, [b"%d" % number for number in range(2000)])
+    assert are_dense(offsets(lake.table(topic)), range(1000))
 
 
 @pytest.mark.scenario("spark 43")

@@ -24,6 +24,7 @@ from .archive_tasks import Job, run, total
 from .decoding import BAD_ROWS, DecodeOptions, added, bad_row_table, decoding
 from .headroom import report_archived
 from .layout import table_name
+from .options import CLUSTER
 from .storage import Storage
 from .table import LakeCommit, LakeConflict, Move, TableNotFound
 from .tables import open_or_create, open_table
@@ -49,7 +50,6 @@ _REPORT_AGAIN = 60.0  # seconds after which brokers are told how far the archive
 _LOOK = 0.1  # seconds between looks at whether to stop
 _TRIES = 5  # of a topic in a run that is to end
 _FINAL = (ConfigError, TopicRecreated, RouteNotFound, NoPermission)  # trying again would only say so again
-_CLUSTER = "DefaultCluster"  # whose topics a store's files have, unless said otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class _Sources:
         """The cluster of a topic that was seen."""
         if self._cluster is None and self._brokers is not None:
             return self._brokers.cluster(topic)
-        return self._cluster or _CLUSTER
+        return self._cluster or CLUSTER
 
     def report(self, root: str, positions: Mapping[MessageQueue, int]) -> None:
         """Tell brokers how far the archive is."""

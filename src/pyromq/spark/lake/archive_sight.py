@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _WORTH_A_FILE = 32 << 20  # smaller steps are not split, however many cores there are
 PARTITION = 128 << 20
+_PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,9 @@ class Brokers:
             parallelism=max(1, min(options.parallelism, round(total / _WORTH_A_FILE))),
         )
         addresses = addresses_of(self.link, {each.queue: None for each in ranges})
-        return [PullPart(task, addresses, patience=options.broker_gone_timeout) for task in planned]
+        # A step that fails is tried again, so a task need not keep its place for a broker that stays away.
+        patience = min(options.broker_gone_timeout, _PATIENCE)
+        return [PullPart(task, addresses, patience=patience) for task in planned]
 
     def cluster(self, topic: str) -> str:
         """The cluster whose brokers have a topic that was seen. Raises ConfigError if there are several."""

@@ -16,6 +16,8 @@ from .storage import Storage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+CLUSTER = "DefaultCluster"  # RocketMQ's own, unless somebody says otherwise
+
 # Settings of a storage that we do not know ourselves: storage.AWS_… goes to delta-rs, catalog.uri to pyiceberg.
 _HANDED_ON = ("storage.", "catalog.")
 
@@ -50,7 +52,7 @@ class LakeOptions(DecodeOptions):
         "Which kind of table: delta, or iceberg, the default with a catalog.",
     )
     topic: str | None = opt("lake.topic", text, None, "Whose messages a new table has, if its rows do not say.")
-    cluster: str = opt("lake.cluster", text, "", "Whose topic that is.")
+    cluster: str = opt("lake.cluster", text, CLUSTER, "Whose topic that is.")
     endpoint: str | None = opt("endpoint", text, None, "URL of an S3-compatible store.")
     region: str | None = opt("region", text, None, "Region of the bucket.")
     credentials: str | None = opt(

@@ -21,7 +21,7 @@ FORMATS = ("delta", "iceberg")
 
 def open_table(storage: Storage, name: str, kind: str | None = None) -> LakeTable:
     """The table `name`, in the format that it has if none is given. Raises TableNotFound."""
-    if _format(storage, kind) == "iceberg":
+    if format_of(storage, kind) == "iceberg":
         from . import iceberg
 
         return iceberg.open_table(storage, name)
@@ -33,7 +33,7 @@ def open_or_create(
 ) -> LakeTable:
     """The table of a topic, made if there is none yet. Raises ConfigError if `name` has another topic's messages."""
     table: LakeTable
-    if _format(storage, kind) == "iceberg":
+    if format_of(storage, kind) == "iceberg":
         from . import iceberg
 
         table = iceberg.create_table(storage, name, topic, cluster, hourly)
@@ -50,7 +50,7 @@ def open_or_create(
 
 def list_tables(storage: Storage, kind: str | None = None) -> list[str]:
     """The names of a lake's tables; none if the lake does not exist yet."""
-    if _format(storage, kind) == "iceberg":
+    if format_of(storage, kind) == "iceberg":
         from . import iceberg
 
         return iceberg.list_tables(storage)
@@ -78,7 +78,7 @@ def find_table(storage: Storage, topic_or_name: str, kind: str | None = None) ->
     raise TableNotFound(f"the lake at {storage.uri()} has no table {topic_or_name}")
 
 
-def _format(storage: Storage, kind: str | None) -> str:
+def format_of(storage: Storage, kind: str | None) -> str:
     """What is asked for, or Iceberg where a catalog is configured."""
     chosen = kind or ("iceberg" if any(key.lower().startswith("catalog.") for key in storage.options) else "delta")
     if chosen.lower() not in FORMATS:

@@ -30,7 +30,7 @@ from .layout import DAY, HOUR, is_partition
 from .parquet_parts import PartWriter
 from .planning import table_of
 from .table import LakeCommit, LakeConflict, LakeError, Move, TableNotFound
-from .tables import open_or_create, open_table
+from .tables import format_of, open_or_create, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -116,7 +116,7 @@ def plan(options: LakeOptions, storage: Storage, schema: StructType, *, overwrit
         "" if table is None else table.topic,
         "" if table is None else table.cluster,
         hourly=table is not None and table.hourly,
-        whole=table is not None and table.whole,
+        whole=format_of(storage, options.table_format) == "iceberg" if table is None else table.whole,
     )
 
 
