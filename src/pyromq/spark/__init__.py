@@ -21,6 +21,7 @@ if _TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from .lake.headroom import Headroom
     from .sessions.descriptions import TopicDescription
     from .sessions.diagnosis import Diagnosis
     from .source.lag_listener import BatchProgress
@@ -31,6 +32,7 @@ __all__ = [
     "describe",
     "doctor",
     "enable",
+    "headroom",
     "read",
     "register_topics",
     "session",
@@ -170,6 +172,25 @@ def register_topics(
     from .sessions.views import register_topics as registered
 
     return registered(spark, namesrv, pattern=pattern, lake=lake, lake_options=lake_options, pin=pin, **options)
+
+
+def headroom(
+    where: SparkSession | str,
+    topic: str,
+    *,
+    lake: str,
+    name: str | None = None,
+    lake_options: Mapping[str, str] | None = None,
+    **options: object,
+) -> Headroom:
+    """How long brokers will keep what is not archived of a topic: `lake_headroom_seconds`, and `alarm`. Print it.
+
+    `where` is the address of a name server, or a session. `alarm` is WARN for less than 24 hours, and ERROR for less
+    than 6, or if messages are lost already. The other parameters are those of `unified`.
+    """
+    from .lake.unified import headroom as looked
+
+    return looked(where, topic, lake=lake, name=name, lake_options=lake_options, **options)
 
 
 def describe(where: SparkSession | str, topic: str, **options: object) -> TopicDescription:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.headroom import Alarm
 from pyromq.errors import ConfigError, NoPermission, PyroMQError, RouteNotFound
 
 from .. import options as known
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .archive_sight import FilesSeen
     from .archive_tasks import Part, Report
     from .decoding import Decoding
+    from .headroom import Headroom
     from .table import Gap, LakeTable, Snapshot
 
 logger = logging.getLogger(__name__)
@@ -64,6 +66,7 @@ class ArchiveProgress:
     version: int | None = None  # of the table
     gaps: tuple[Gap, ...] = ()  # found in this step
     error: str | None = None  # why this topic did not get on; it is tried again
+    headroom: Headroom | None = None  # how long the oldest message has left that is not archived
 
 
 @dataclass(slots=True)
@@ -225,6 +228,10 @@ class _Sources:
         if self._brokers is not None:
             report_archived(self._brokers.link, root, positions)
 
+    def headroom(self, topic: str, positions: Mapping[MessageQueue, int]) -> Headroom | None:
+        """How long brokers will keep what is not archived; None if they cannot be asked."""
+        return None if self._brokers is None else self._brokers.headroom(topic, positions)
+
     def look(self, topic: str, positions: Mapping[MessageQueue, int]) -> Sight:
         """What there is. Raises PyroMQError if nothing can be seen."""
         if self._brokers is None:
@@ -311,6 +318,8 @@ class _Topic:
         self.error: str | None = None
         self.reported: Mapping[MessageQueue, int] = {}  # to brokers
         self.reported_at = float("-inf")
+        self.headroom: Headroom | None = None
+        self.headroom_at = float("-inf")
 
     def failed(self, said: str) -> None:
         self.failures += 1
@@ -320,7 +329,9 @@ class _Topic:
     def progress(self, gaps: Sequence[Gap] = ()) -> ArchiveProgress:
         rate = self.rows / self.worked if self.worked else 0.0
         left = self.lag / rate if rate else None if self.lag else 0.0
-        return ArchiveProgress(self.topic, self.rows, rate, self.lag, left, self.version, tuple(gaps), self.error)
+        return ArchiveProgress(
+            self.topic, self.rows, rate, self.lag, left, self.version, tuple(gaps), self.error, self.headroom
+        )
 
 
 class _Archiver:
@@ -416,6 +427,7 @@ class _Archiver:
         each.lag = step.lag
         each.version = None if snapshot is None else snapshot.version
         self.summary.lag[each.topic] = each.lag
+        self._look_ahead(each, positions)
         if rhythm is not None and not self._is_due(each, step, sight.seen, rhythm):
             return False
         if not step.moves:
@@ -449,6 +461,17 @@ class _Archiver:
         if positions and (positions != each.reported or now >= each.reported_at + _REPORT_AGAIN):
             self._sources.report(self._lake.storage.root, positions)
             each.reported, each.reported_at = positions, now
+
+    def _look_ahead(self, each: _Topic, positions: Mapping[MessageQueue, int]) -> None:
+        """Raise the alarm if brokers may soon delete what is not archived."""
+        now = time.monotonic()
+        if not each.lag or now < each.headroom_at + _REPORT_AGAIN:
+            return
+        each.headroom_at = now
+        each.headroom = self._sources.headroom(each.topic, positions)
+        if each.headroom is not None and each.headroom.alarm is not Alarm.NONE:
+            level = logging.ERROR if each.headroom.alarm is Alarm.ERROR else logging.WARNING
+            logger.log(level, "%s", each.headroom)
 
     def _is_due(self, each: _Topic, step: Step, seen: Seen, rhythm: Rhythm) -> bool:
         if not step.moves:

@@ -16,6 +16,7 @@ from ..options import SourceOptions, parse
 from ..schema import spark_schema
 from ..sessions.connect import is_connect
 from ..sessions.session import namesrv_of
+from .headroom import headroom as headroom_of
 from .history import History, is_complete
 from .storage import Storage
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from .headroom import Headroom
     from .table import DataFile, LakeTable
 
 # File systems that Spark reads without any jar of others.
@@ -85,6 +87,24 @@ def unified_stream(
     return _filtered(spark.readStream.format("rocketmq").options(**given).load(), (moment(since, "since"), None))
 
 
+def headroom(
+    where: SparkSession | str,
+    topic: str,
+    *,
+    lake: str,
+    name: str | None = None,
+    lake_options: Mapping[str, str] | None = None,
+    **options: object,
+) -> Headroom:
+    """See `pyromq.spark.headroom`."""
+    from ..sessions.views import texts
+
+    namesrv = where if isinstance(where, str) else namesrv_of(where, None)
+    given = {"namesrv": namesrv, "subscribe": topic, **lake_settings(lake, name, lake_options), **texts(options)}
+    known = parse(SourceOptions, given)
+    return headroom_of(known, topic, History(known).positions((topic,)))
+
+
 def _given(spark: SparkSession, own: Mapping[str, str], options: Mapping[str, object]) -> dict[str, Any]:
     from ..sessions.views import parallelism, texts
 
@@ -96,7 +116,8 @@ def _given(spark: SparkSession, own: Mapping[str, str], options: Mapping[str, ob
 
 def lake_settings(root: str, name: str | None, options: Mapping[str, str] | None) -> dict[str, str]:
     """A lake as options of the format `rocketmq`."""
-    storage = Storage.of(root, options)  # raises ConfigError here, in the words of whoever called
+    given = {key: value for key, value in (options or {}).items() if key.lower() != "format"}
+    storage = Storage.of(root, given)  # raises ConfigError here, in the words of whoever called
     made = {"lake.root": storage.root} | ({} if name is None else {"lake.name": name})
     known = {key.lower(): f"lake.{key}" for key in _STORAGE}
     for key, value in (options or {}).items():
