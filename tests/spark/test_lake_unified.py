@@ -12,8 +12,13 @@ from tests.spark.lake_kit import Lake
 from tests.spark.messages import Topics, bodies, topics_in, until
 
 import pyromq.spark as mq
+from pyromq.client import MessageQueue
+from pyromq.client.admin.headroom import Alarm
 from pyromq.errors import ConfigError
 from pyromq.spark.lake import history as history_module
+from pyromq.spark.lake.headroom import archive_group
+from pyromq.spark.lake.storage import Storage
+from pyromq.spark.lake.tables import open_table
 from pyromq.testing.cluster import running_cluster
 
 if TYPE_CHECKING:
@@ -120,7 +125,7 @@ def test_times_prune_both_sides_and_brokers_are_asked_only_if_they_have_somethin
     assert frame.where("tags = 'b'").count() == 50
     # What is complete up to then needs no broker. Clocks may be five minutes apart.
     monkeypatch.setattr(history_module, "_SKEW", 0.0)
-    assert read(until=_asked(lake, topic), namesrv=NOBODY) == first
+    assert read(until=_table(lake, topic).snapshot().complete, namesrv=NOBODY) == first
     with pytest.raises(Exception, match="none can be reached"):
         read(until=datetime.now(UTC), namesrv=NOBODY)
     whole = spark.read.format("rocketmq").options(**topics.options(topic, **{"lake.root": root, "lake.history": True}))
@@ -134,11 +139,8 @@ def test_times_prune_both_sides_and_brokers_are_asked_only_if_they_have_somethin
     assert bodies(whole.option("tags", "b || c").option("columns", "body").load()) == second
 
 
-def _asked(lake, topic):
-    from pyromq.spark.lake.storage import Storage
-    from pyromq.spark.lake.tables import open_table
-
-    return open_table(Storage.of(str(lake.folder)), topic.replace("-", "_")).snapshot().complete
+def _table(lake, topic):
+    return open_table(Storage.of(str(lake.folder)), topic.replace("-", "_"))
 
 
 def test_what_cannot_be_whole_is_refused(spark, lake, topics):
@@ -190,3 +192,65 @@ def test_a_stream_begins_in_the_lake_and_goes_on_live(spark, lake, topics, tmp_p
     lake.archive(topic)
     topics.send(topic, numbers(500, 550))
     run(550)
+
+
+@pytest.mark.scenario("spark 38")
+def test_iceberg_tables_do_the_same(spark, topics, tmp_path):
+    catalog = {"catalog.type": "sql", "catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
+    topic, place = topics.new(2), {"lake": str(tmp_path / "lake"), "lake_options": catalog}
+    lake = Lake(spark, topics.cluster.namesrv, tmp_path / "lake")
+    topics.send(topic, numbers(0, 60))
+    lake.archive(topic, lake_options=catalog)
+    topics.send(topic, numbers(60, 100))
+    frame = mq.unified(spark, topic, **place)
+    for pin in (True, False):
+        views = mq.register_topics(spark, pattern=topic, **place, pin=pin)
+        assert views == [topic, f"{topic}_lake", f"{topic}_all"]
+        assert (spark.table(f"`{topic}_lake`").count(), dense(spark.table(f"`{topic}_all`"))) == (60, 100)
+    lake.archive(topic, lake_options=catalog)
+    topics.send(topic, numbers(100, 110))
+    assert dense(frame) == 110
+    assert (spark.table(f"`{topic}_lake`").count(), dense(spark.table(f"`{topic}_all`"))) == (100, 110)
+
+
+def test_a_stream_starts_where_a_version_of_the_lake_ends(spark, lake, topics, tmp_path):
+    topic = topics.new(2)
+    topics.send(topic, numbers(0, 40))
+    lake.archive(topic)
+    first = _table(lake, topic).snapshot()
+    topics.send(topic, numbers(40, 60))
+    lake.archive(topic)
+    topics.send(topic, numbers(60, 70))
+
+    def rows(name, **more):
+        given = {"startingOffsets": "lake", "lake.root": lake.folder, "parallelism": 2, **more}
+        frame = spark.readStream.format("rocketmq").options(**topics.options(topic, **given)).load()
+        out = tmp_path / name
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / f"{name}.c"))
+        writer.trigger(availableNow=True).start(str(out)).awaitTermination()
+        return len(bodies(spark.read.parquet(str(out))))
+
+    assert rows("newest") == 10
+    assert rows("first", **{"lake.version": first.version}) == 30
+    # A checkpoint counts more than where the lake is now.
+    lake.archive(topic)
+    topics.send(topic, numbers(70, 75))
+    assert rows("newest") == 15
+
+
+@pytest.mark.scenario("spark 34")
+def test_an_archive_tells_brokers_how_far_it_is_and_raises_the_alarm(lake, topics, caplog):
+    topic, seen = topics.new(1), []
+    topics.send(topic, numbers(0, 20))
+    lake.archive(topic, progress=seen.append)
+    # Nothing is kept for any time by this broker, so there is none left.
+    assert seen[-1].headroom.alarm is Alarm.ERROR
+    assert f"{topic}: 20 messages are not archived; the oldest, in queue 0 of {topic} on broker-a" in caplog.text
+    assert mq.headroom(topics.cluster.namesrv, topic, lake=str(lake.folder)).alarm is Alarm.NONE
+    until(lambda: _runtime(topics).get("archives") == "1")
+    queue = MessageQueue(topic=topic, broker_name="broker-a", queue_id=0)
+    assert topics.admin.offsets.committed(archive_group(str(lake.folder)), queue) == 20
+
+
+def _runtime(topics):
+    return topics.admin.brokers.runtime(topics.cluster.broker.address)
