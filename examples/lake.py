@@ -6,14 +6,13 @@ python examples/lake.py [NAMESRV [LAKE]]
 import sys
 
 import pyromq.spark as mq
-from pyromq.spark.lake.archive import archive
 
 
 def main(namesrv: str = "localhost:9876", lake: str = "lake") -> None:
     spark = mq.session(namesrv)
 
     # Exactly once, and only what is new: run it as often as you like, or leave it running without `once`.
-    done = archive(spark, ["orders"], root=lake, namesrv=namesrv, once=True)
+    done = mq.archive(spark, ["orders"], root=lake, namesrv=namesrv, once=True)
     print(f"archived {done.rows} messages")
 
     # History from the lake, what came since from the broker.

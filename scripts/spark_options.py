@@ -1,4 +1,4 @@
-"""The tables of options in docs/spark.md: made anew from the declarations, or compared with them (`--check`)."""
+"""The tables of options in docs/spark.md and docs/lake.md: made from the declarations, or compared (`--check`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 import sys
 from pathlib import Path
 
+from pyromq.spark.lake.decoding import DecodeOptions
+from pyromq.spark.lake.options import LakeOptions
 from pyromq.spark.meta.options import MetaOptions
 from pyromq.spark.option_values import OptionInfo, declared, duration, size
 from pyromq.spark.options import ConnectionOptions, LogOptions, SinkOptions, SourceOptions
@@ -20,6 +22,8 @@ KINDS: dict[str, type] = {
     "log": LogOptions,
     "meta": MetaOptions,
 }
+LAKE_PAGE = ROOT / "docs" / "lake.md"
+LAKE_KINDS: dict[str, type] = {"decode": DecodeOptions, "lake": LakeOptions}
 REQUIRED = frozenset(("namesrv", "path", "table"))
 
 _BLOCK = re.compile(r"(?<=<!-- options: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -28,8 +32,9 @@ _TIMES = ((3600, "h"), (60, "m"), (1, "s"))
 
 
 def table(kind: type) -> str:
-    """The options of a kind; those of every connection only in their own table."""
-    shared = {name for name, _ in declared(ConnectionOptions)} if kind is not ConnectionOptions else set()
+    """The options of a kind; those of every connection, and those of decoding, only in their own tables."""
+    others = [each for each in (ConnectionOptions, DecodeOptions) if kind is not each and issubclass(kind, each)]
+    shared = {name for other in others for name, _ in declared(other)}
     defaults = {each.name: each.default for each in dataclasses.fields(kind)}
     lines = ["| Option | Default | Meaning |", "|---|---|---|"]
     lines += [row(info, defaults[name]) for name, info in declared(kind) if name not in shared]
@@ -43,7 +48,7 @@ def row(info: OptionInfo, default: object) -> str:
 
 
 def shown(info: OptionInfo, default: object) -> str:
-    if info.key in REQUIRED:
+    if info.key in REQUIRED and default == "":
         return "required"
     if default in (None, (), ""):
         return ""
@@ -58,17 +63,18 @@ def shown(info: OptionInfo, default: object) -> str:
 
 def render(page: str) -> str:
     """`page` with its tables as they should be."""
-    return _BLOCK.sub(lambda found: f"{found[1]}{found[2]}{table(KINDS[found[1]])}", page)
+    return _BLOCK.sub(lambda found: f"{found[1]}{found[2]}{table({**KINDS, **LAKE_KINDS}[found[1]])}", page)
 
 
 def main(arguments: list[str]) -> int:
-    page = PAGE.read_text()
-    if arguments == ["--check"]:
-        if render(page) == page:
-            return 0
-        print("docs/spark.md does not list the options as they are; python scripts/spark_options.py makes it do so")
-        return 1
-    PAGE.write_text(render(page))
+    for path in (PAGE, LAKE_PAGE):
+        page = path.read_text()
+        if arguments != ["--check"]:
+            path.write_text(render(page))
+        elif render(page) != page:
+            name = path.relative_to(ROOT)
+            print(f"{name} does not list the options as they are; python scripts/spark_options.py makes it do so")
+            return 1
     return 0
 
 

@@ -195,6 +195,9 @@ def test_an_archive_that_is_killed_again_and_again_has_every_message_once(worker
         with producing(topics, names, 0.1) as end:
             program.start()
             for _ in range(rounds):
+                if chance.random() < 0.7:  # in the middle of some step, and not of the first one of all
+                    before = len(program.steps)
+                    until(lambda before=before: len(program.steps) > before or not program.runs, 120)  # type: ignore[misc]
                 time.sleep(chance.choice((0.2, 1.0, 3.0)) * chance.random())
                 what = chance.choice(("driver", "executor", "task", "task"))
                 if what == "driver" or not program.runs:

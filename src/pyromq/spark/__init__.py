@@ -16,11 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import date, datetime
+    from typing import Any
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from .lake.archive import ArchiveSummary
     from .lake.headroom import Headroom
     from .sessions.descriptions import TopicDescription
     from .sessions.diagnosis import Diagnosis
@@ -29,6 +31,7 @@ if _TYPE_CHECKING:
 
 __all__ = [
     "LagListener",
+    "archive",
     "describe",
     "doctor",
     "enable",
@@ -213,6 +216,17 @@ def doctor(spark: SparkSession, namesrv: str | None = None, **options: object) -
     from .sessions.diagnosis import doctor as looked
 
     return looked(spark, namesrv, **options)
+
+
+def archive(spark: SparkSession, topics: Sequence[str], *, root: str, **options: Any) -> ArchiveSummary:
+    """Archive topics, names or regular expressions, into tables below `root`, each message once.
+
+    `once=True` takes what is there now; else it goes on. Needs `pip install 'pyromq[lake]'`. The other options are
+    those of `pyromq.spark.lake.archive.archive`, and those of the format `rocketmq`; see the page on the lake.
+    """
+    from .lake.archive import archive as archived
+
+    return archived(spark, topics, root=root, **options)
 
 
 def LagListener(report: Callable[[BatchProgress], None] | None = None) -> _LagListener:

@@ -172,7 +172,7 @@ def archives(broker: str, runtime: Mapping[str, str]) -> list[Finding]:
     keeps = f"; {kept} expired files ({size / 2**30:.1f} GiB) are kept for it" if kept else ""
     if not count:
         found = f"archiveBeforeDelete is on, but no archive has ever reported{keeps}"
-        to_do = "start an archive (`pyromq lake archive`), or set archiveBeforeDelete=false"
+        to_do = "start an archive, or set archiveBeforeDelete=false"
         return [Finding(Health.WARN, what, found, to_do)]
     if "archiveBehind" not in runtime:
         return [Finding(Health.OK, what, "has everything")]
