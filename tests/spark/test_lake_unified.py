@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 import threading
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.spark.lake_kit import Lake
@@ -197,7 +200,8 @@ def test_a_stream_begins_in_the_lake_and_goes_on_live(spark, lake, topics, tmp_p
 @pytest.mark.scenario("spark 38")
 def test_iceberg_tables_do_the_same(spark, topics, tmp_path):
     catalog = {"catalog.type": "sql", "catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
-    topic, place = topics.new(2), {"lake": str(tmp_path / "lake"), "lake_options": catalog}
+    topic = topics.new(2)
+    place: dict[str, Any] = {"lake": str(tmp_path / "lake"), "lake_options": catalog}
     lake = Lake(spark, topics.cluster.namesrv, tmp_path / "lake")
     topics.send(topic, numbers(0, 60))
     lake.archive(topic, lake_options=catalog)
@@ -240,7 +244,8 @@ def test_a_stream_starts_where_a_version_of_the_lake_ends(spark, lake, topics, t
 
 @pytest.mark.scenario("spark 34")
 def test_an_archive_tells_brokers_how_far_it_is_and_raises_the_alarm(lake, topics, caplog):
-    topic, seen = topics.new(1), []
+    topic = topics.new(1)
+    seen: list[Any] = []
     topics.send(topic, numbers(0, 20))
     lake.archive(topic, progress=seen.append)
     # Nothing is kept for any time by this broker, so there is none left.
@@ -254,3 +259,17 @@ def test_an_archive_tells_brokers_how_far_it_is_and_raises_the_alarm(lake, topic
 
 def _runtime(topics):
     return topics.admin.brokers.runtime(topics.cluster.broker.address)
+
+
+def test_the_example_does_what_the_guide_says(spark, topics, tmp_path, capsys):
+    if "orders" not in topics.admin.topics.names():
+        topics.admin.topics.create("orders", write_queues=2, read_queues=2)
+    topics.send("orders", numbers(0, 30), tags=lambda number: "paid" if number % 3 else "open")
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "lake.py"))
+    example["main"](topics.cluster.namesrv, str(tmp_path / "lake"))
+    said = capsys.readouterr().out
+    assert "archived 30 messages" in said
+    assert re.search(r"\|\s*paid\|\s+20\|", said)
+    assert "sent 20 again" in said
+    assert said.endswith("orders: all is archived\n")
+    assert bodies(mq.read(spark, "orders-again", topics.cluster.namesrv)) == sorted(str(n) for n in range(30) if n % 3)
