@@ -43,10 +43,14 @@ def topics() -> Iterator[Topics]:
         yield made
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _enabled(spark, topics):
+    mq.enable(spark, namesrv=topics.cluster.namesrv)
+
+
 @pytest.fixture(scope="module")
 def lake(spark, topics, tmp_path_factory):
     """Its folder has a name that Spark would take for a pattern."""
-    mq.enable(spark, namesrv=topics.cluster.namesrv)
     return Lake(spark, topics.cluster.namesrv, tmp_path_factory.mktemp("a") / "lake [1] {x}")
 
 

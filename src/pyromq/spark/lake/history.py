@@ -102,6 +102,12 @@ class History:
             if queue.topic == topic
         }
 
+    def only_here(self, sight: Sight) -> dict[MessageQueue, int]:
+        """The queues that no broker has, from their beginning. Raises RouteNotFound if `failOnDataLoss`."""
+        positions = self.positions({queue.topic for queue in sight.queues})
+        check_all_there(positions, sight.bounds.keys(), fail=self._options.fail_on_data_loss)
+        return {queue: 0 for queue in positions if queue not in sight.bounds}
+
     def look_again(self) -> None:
         """From now on, the newest versions count."""
         if self._options.lake_version is None:

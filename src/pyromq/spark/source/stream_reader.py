@@ -170,6 +170,8 @@ class StreamPlanner:
         sight = await self._metadata.look_hard()
         default = "latest" if self._history is None else "earliest"
         starts = await offset_range.starts(self._metadata, self._options, sight.bounds, default=default)
+        if self._history is not None and default == (self._options.starting_offsets or default):
+            starts = {**self._history.only_here(sight), **starts}
         return StreamOffset.first(starts)
 
     async def _latest(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
@@ -183,6 +185,7 @@ class StreamPlanner:
             sight = await self._wait(start)
         given, start = start, self._checked(start, sight)
         ends, starts = self._ends(start, sight)
+        ends |= self._in_lake(start, sight)
         before = {queue: start.ends.get(queue, starts.get(queue, 0)) for queue in ends}
         if self._target is None and not self._is_worth_a_batch(start, sight):
             ends, before, starts = {}, {}, {}
@@ -266,8 +269,18 @@ class StreamPlanner:
             ends = {queue: self._target[queue] for queue in ends if queue in self._target}
         return ends, {queue: sight.bounds[queue][0] for queue in ends if queue not in start.ends}
 
+    def _in_lake(self, start: StreamOffset, sight: Sight) -> dict[MessageQueue, int]:
+        """How far the lake has queues whose broker is away."""
+        if self._history is None:
+            return {}
+        away = [queue for queue in start.ends if queue not in sight.bounds]
+        archived = self._history.positions({queue.topic for queue in away})
+        return {queue: archived[queue] for queue in away if archived.get(queue, 0) > start.ends[queue]}
+
     def _is_worth_a_batch(self, start: StreamOffset, sight: Sight) -> bool:
         """Whether there are new messages, and at least the minimum if one is set."""
+        if self._in_lake(start, sight):
+            return True
         if not any(start.ends.get(queue) != maximum for queue, (_, maximum) in sight.bounds.items()):
             return False
         least = self._options.min_offsets_per_trigger
