@@ -1,4 +1,4 @@
-"""A read that begins in the lake, planned and read against a real broker and real files; no Spark is needed for that."""
+"""A read that begins in the lake, planned and read with a real broker and real files; no Spark is needed for that."""
 
 from __future__ import annotations
 
