@@ -11,6 +11,7 @@ from .broker_metadata import BrokerMetadata
 from .offsets import place
 from .planning import FIRST_GUESS, QueueRange, plan
 from .pulls import PullPart, report_loss
+from .sql_check import check_sql
 from .stream_reader import addresses_of, sampled
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def tasks(options: SourceOptions, pushed: Pushed) -> list[PullPart]:
 async def _tasks(metadata: BrokerMetadata, options: SourceOptions, pushed: Pushed) -> list[PullPart]:
     sight = await metadata.look_hard()
     bounds = sight.bounds
+    if options.sql is not None:
+        await check_sql(metadata.link, metadata.group, options.sql, bounds)
     starts = await offset_range.starts(metadata, options, bounds, default="earliest")
     ends = await offset_range.ends(metadata, options, bounds)
     chosen = {queue: both for queue, both in bounds.items() if pushed.has_queue(queue)}
