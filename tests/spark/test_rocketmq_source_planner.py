@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from tests.spark.messages import Topics, topics_in, until
 
 from pyromq.client import MessageQueue
-from pyromq.errors import BrokerError, OffsetOutOfRange, RouteNotFound, TopicNotFound
+from pyromq.errors import ConfigError, OffsetOutOfRange, RouteNotFound, TopicNotFound
 from pyromq.spark import options as known
 from pyromq.spark.schema import ARROW_SCHEMA
 from pyromq.spark.source import time_alignment
@@ -257,13 +257,27 @@ def test_a_batch_outside_of_a_queue_is_loss_and_told_or_passed_over(topics, opti
 
 
 @pytest.mark.scenario("spark 21")
-def test_an_sql_expression_at_a_broker_without_it_is_refused_by_its_own_words(topics, options_for):
+def test_an_sql_expression_that_a_broker_will_not_serve_is_refused_when_a_read_is_planned(
+    topics, options_for, planner_for
+):
     topic = topics.new(1)
     topics.send(topic, [b"x"])
-    options = options_for(topic, sql="a > 5")
-    [task] = tasks(options, Pushed())
-    with pytest.raises(BrokerError, match="SQL92"):
-        next(read(task, options, ARROW_SCHEMA))
+    off = "option sql needs enablePropertyFilter=true in the settings of broker-a"
+    with pytest.raises(ConfigError, match=off):
+        tasks(options_for(topic, sql="a > 5"), Pushed())
+    planner = planner_for(topic, sql="a > 5")
+    with pytest.raises(ConfigError, match=off):
+        planner.latest(planner.initial(), ALL)
+    with running_cluster(None, "enablePropertyFilter=true") as cluster, topics_in(cluster) as others:
+        topic = others.new(1)
+        others.send(topic, [b"4", b"6"], properties=lambda number: {"a": str(4 + 2 * number)})
+        wrong = known.parse(known.SourceOptions, others.options(topic, sql="a > 5 AND b >> 7"))
+        with pytest.raises(ConfigError, match=r"column 14: .*; 'a > 5 AND b >> 7'"):
+            tasks(wrong, Pushed())
+        right = known.parse(known.SourceOptions, others.options(topic, sql="a > 5"))
+        [task] = tasks(right, Pushed())
+        [batch] = read(task, right, ARROW_SCHEMA)
+        assert batch.column("body").to_pylist() == [b"6"]
 
 
 @pytest.mark.scenario("spark 18")

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pyromq.errors import ConfigError
 
+from .moments import moment
+from .moments import shown as shown_time
 from .option_values import (
     OptionInfo,
     addresses,
@@ -131,31 +133,34 @@ class SourceOptions(ConnectionOptions):
         "groupFallback", choice("earliest", "latest"), "earliest", "Where to start in queues the group has never read."
     )
     starting_timestamp: int | None = opt(
-        "startingTimestamp", integer(), None, "Start at this time (epoch ms); overrides startingOffsets."
+        "startingTimestamp", moment, None, "Start at this time: ISO 8601, or epoch ms; overrides startingOffsets."
     )
     starting_offsets_by_timestamp: dict[MessageQueue, int] | None = opt(
         "startingOffsetsByTimestamp",
         lambda value: offsets.parse_times(value, "startingOffsetsByTimestamp"),
         None,
-        "A time (epoch ms) for each queue, as JSON like that of offsets.",
+        "A time for each queue, as JSON like that of offsets.",
     )
-    starting_offsets_by_timestamp_strategy: str = opt(
+    starting_offsets_by_timestamp_strategy: str | None = opt(
         "startingOffsetsByTimestampStrategy",
         choice("error", "latest"),
-        "error",
-        "What to do if a queue has nothing that recent.",
+        None,
+        "If a queue has nothing that recent: error, or latest to start at its end. Default: error, latest in batch.",
     )
-    ending_offsets: str | dict[MessageQueue, int] = opt(
-        "endingOffsets", offsets_or("endingOffsets", "latest"), "latest", "Where a batch read ends (exclusive)."
+    ending_offsets: str | dict[MessageQueue, int] | None = opt(
+        "endingOffsets",
+        offsets_or("endingOffsets", "latest"),
+        None,
+        "Where a batch read ends (exclusive): latest, the default, or JSON.",
     )
     ending_timestamp: int | None = opt(
-        "endingTimestamp", integer(), None, "End before this time (epoch ms); overrides endingOffsets."
+        "endingTimestamp", moment, None, "End before this time: ISO 8601, or epoch ms; overrides endingOffsets."
     )
     ending_offsets_by_timestamp: dict[MessageQueue, int] | None = opt(
         "endingOffsetsByTimestamp",
         lambda value: offsets.parse_times(value, "endingOffsetsByTimestamp"),
         None,
-        "A time (epoch ms) for each queue, as JSON like that of offsets.",
+        "A time for each queue, as JSON like that of offsets.",
     )
     fail_on_data_loss: bool = opt(
         "failOnDataLoss", boolean, True, "Fail if messages to be read are gone; otherwise warn and continue."
@@ -261,10 +266,16 @@ class SourceOptions(ConnectionOptions):
         if self.starting_offsets == "group" and self.consumer_group is None:
             raise ConfigError("startingOffsets=group needs consumerGroup")
         self._check_lake()
+        _check_order(self.starting_timestamp, self.ending_timestamp)
         if isinstance(self.ending_offsets, dict):
+            begins = self.starting_offsets if isinstance(self.starting_offsets, dict) else {}
             for queue, offset in self.ending_offsets.items():
                 if offset == offsets.EARLIEST:
                     raise ConfigError(f"endingOffsets: {offsets.place(queue)} ends at -2, before its first message")
+                if 0 <= offset < begins.get(queue, 0):
+                    raise ConfigError(
+                        f"endingOffsets: {offsets.place(queue)} ends at {offset}, before it starts at {begins[queue]}"
+                    )
 
     def _check_lake(self) -> None:
         if self.lake_root is None and (self.starting_offsets == "lake" or self.lake_history):
@@ -287,8 +298,13 @@ class SourceOptions(ConnectionOptions):
 
     def check_stream(self) -> None:
         """What only a stream minds."""
-        if self.ending_offsets != "latest" or self.ending_timestamp is not None or self.ending_offsets_by_timestamp:
-            raise ConfigError("a stream has no end: endingOffsets, endingTimestamp and the like are for batch reads")
+        for key, value in (
+            ("endingOffsets", self.ending_offsets),
+            ("endingTimestamp", self.ending_timestamp),
+            ("endingOffsetsByTimestamp", self.ending_offsets_by_timestamp),
+        ):
+            if value is not None:
+                raise ConfigError(f"{key} is for batch reads: a stream has no end (trigger availableNow ends it)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,10 +391,10 @@ class LogOptions:
         "columns", columns, (), "Only these columns; works in SQL, too, where no schema can be given."
     )
     starting_timestamp: int | None = opt(
-        "startingTimestamp", integer(), None, "Only messages stored at this time or later (epoch ms)."
+        "startingTimestamp", moment, None, "Only messages stored at this time or later: ISO 8601, or epoch ms."
     )
     ending_timestamp: int | None = opt(
-        "endingTimestamp", integer(), None, "Only messages stored before this time (epoch ms)."
+        "endingTimestamp", moment, None, "Only messages stored before this time: ISO 8601, or epoch ms."
     )
     starting_physical_offset: int | None = opt(
         "startingPhysicalOffset", integer(), None, "Only records from this offset on."
@@ -410,6 +426,13 @@ class LogOptions:
     def check(self) -> None:
         if not self.path:
             raise ConfigError("option path is missing: the root folder of a store")
+        _check_order(self.starting_timestamp, self.ending_timestamp)
+
+
+def _check_order(since: int | None, until: int | None) -> None:
+    if since is not None and until is not None and until < since:
+        times = f"endingTimestamp ({shown_time(until)}) is before startingTimestamp ({shown_time(since)})"
+        raise ConfigError(f"{times}, so there is nothing to read")
 
 
 # Parsing

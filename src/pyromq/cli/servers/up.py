@@ -58,6 +58,7 @@ _DEFAULTS = {
     "drainSeconds": "0",
     # A laptop is busy with other things too: a late answer is better than a refusal.
     "brokerFastFailureEnable": "false",
+    "enablePropertyFilter": "true",
 }
 _SOURCE = "pyromq up"
 

@@ -12,6 +12,7 @@ from .broker_metadata import BrokerMetadata
 from .offsets import place
 from .planning import FIRST_GUESS, QueueRange, plan
 from .pulls import PullPart, report_loss
+from .sql_check import check_sql
 from .stream_reader import addresses_of, sampled
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ async def _tasks(
 ) -> list[PullPart]:
     sight = metadata.last if archived is not None else await metadata.look_hard()
     bounds = sight.bounds
+    if options.sql is not None:
+        await check_sql(metadata.link, metadata.group, options.sql, bounds)
     starts = await offset_range.starts(metadata, options, bounds, default="earliest")
     starts |= {queue: offset for queue, offset in (archived or {}).items() if queue in bounds}
     ends = await offset_range.ends(metadata, options, bounds)

@@ -32,6 +32,7 @@ from .held_pulls import Arrivals
 from .offsets import StreamOffset, place, ranges, without
 from .planning import FIRST_GUESS, QueueRange, admit, plan
 from .pulls import PullPart, read, report_loss
+from .sql_check import check_sql
 from .time_alignment import align
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class StreamPlanner:
         self._arrivals = Arrivals(self._link, self._metadata.group)
         self._progress = GroupProgress(self._link, options.consumer_group) if options.consumer_group else None
         self._is_checked = options.group_shared or self._progress is None
+        self._is_sql_checked = False
         self._initial: StreamOffset | None = None
         self._target: dict[MessageQueue, int] | None = None
         self._gone_since: dict[MessageQueue, float] = {}
@@ -179,6 +181,9 @@ class StreamPlanner:
         if not self._is_checked and self._progress is not None:
             await self._progress.check_alone({queue.broker_name for queue in sight.queues})
             self._is_checked = True
+        if not self._is_sql_checked and self._options.sql is not None and sight.bounds:
+            await check_sql(self._link, self._metadata.group, self._options.sql, sight.bounds)
+            self._is_sql_checked = True
         if self._progress is not None:
             await self._progress.report(start.ends)
         if self._target is None and not self._is_worth_a_batch(start, sight):
