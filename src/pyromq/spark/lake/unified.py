@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyromq.errors import ConfigError
 
+from ..moments import moment as milliseconds
 from ..options import SourceOptions, parse
 from ..schema import spark_schema
 from ..sessions.connect import is_connect
@@ -178,18 +179,11 @@ def _filtered(frame: DataFrame, between: tuple[datetime | None, datetime | None]
 
 
 def moment(value: datetime | date | str | int | None, what: str) -> datetime | None:
-    """A time as people write it: ISO 8601, a date, or milliseconds; UTC unless it says otherwise."""
+    """A time as people write it: ISO 8601, a date, or milliseconds; local time unless it says otherwise."""
     if value is None:
         return None
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            raise ConfigError(f"{what} must be a time such as 2026-01-31T10:00:00, not {value!r}") from None
-    if isinstance(value, int):
-        if value < 10_000_000_000:
-            raise ConfigError(f"{what}={value} is in 1970: a number is milliseconds, so add three zeros to seconds")
-        return datetime.fromtimestamp(value / 1000, UTC)
-    if not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+    text = value.isoformat() if isinstance(value, date) else str(value)
+    try:
+        return datetime.fromtimestamp(milliseconds(text) / 1000, UTC)
+    except ValueError as exc:
+        raise ConfigError(f"{what} must be {exc}, not {text[:80]!r}") from None
