@@ -292,7 +292,8 @@ class SourceOptions(ConnectionOptions):
         """What only a batch read minds."""
         if self.starting_offsets == "latest":
             raise ConfigError("startingOffsets=latest reads nothing in batch; it is for streams")
-        has_end = self.ending_offsets != "latest" or self.ending_offsets_by_timestamp or self.ending_timestamp
+        ends = (self.ending_offsets, self.ending_offsets_by_timestamp, self.ending_timestamp)
+        has_end = any(end not in (None, "latest") for end in ends)
         if self.lake_history and (self.starting_offsets not in (None, "earliest") or has_end):
             raise ConfigError("a batch with lake.history reads all there is: filter by queueOffset or storeTimestamp")
 

@@ -104,6 +104,7 @@ def test_options_that_do_not_go_together_are_refused(given, said):
 def test_a_batch_with_history_takes_no_ends_and_a_sink_ignores_the_lake():
     with pytest.raises(ConfigError, match="filter by queueOffset or storeTimestamp"):
         options(**{"lake.root": "/l", "lake.history": "true", "endingTimestamp": "1700000000000"}).check_batch()
+    options(**{"lake.root": "/l", "lake.history": "true"}).check_batch()
     given = {"namesrv": "a:1", "topic": "t", "lake.root": "/l", "lake.storage.AWS_X": "y"}
     assert known.parse(known.SinkOptions, given, others=(known.SourceOptions,)).topic == "t"
 
