@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.spark.messages import Topics, topics_in
 
+from pyromq.cli.nouns import lake as lake_command
 from pyromq.client import MessageQueue
 from pyromq.errors import OffsetOutOfRange, RouteNotFound
 from pyromq.spark import options as known
@@ -239,3 +241,29 @@ def test_a_topic_that_was_created_again_is_told_apart(scene, planner_for):
     planner = planner_for(**{"lake.history": False, "startingOffsets": "lake"})
     with pytest.raises(OffsetOutOfRange, match="offset 10 was wanted, but the queue ends at 2"):
         planner.latest(planner.initial(), ALL)
+
+
+@pytest.mark.scenario("spark 34")
+def test_the_command_line_tells_how_long_brokers_keep_what_is_not_archived(scene, capsys):
+    def headroom(*more: str) -> tuple[int, list[Any], str]:
+        given = ["headroom", "--root", str(scene.root), "--namesrv", scene.topics.cluster.namesrv, "-o", "json", *more]
+        code = lake_command.main(given)
+        said = capsys.readouterr()
+        return code, json.loads(said.out or "[]"), said.err
+
+    scene.send(20)
+    scene.archive()
+    code, [row], said = headroom()
+    assert (code, row["topic"], row["alarm"], row["unarchived"], said) == (0, scene.topic, "none", 0, "")
+    scene.send(10)
+    code, [row], said = headroom("t")
+    assert (code, row["alarm"], row["unarchived"], row["lost"]) == (0, "none", 10, 0)
+    assert 72 * 3600 - 600 < row["lakeHeadroomSeconds"] <= 72 * 3600
+    admin = scene.topics.admin.brokers
+    admin.set_config({"fileReservedTime": "0"}, brokers="broker-a")
+    try:
+        code, [row], said = headroom()
+        assert (code, row["alarm"]) == (1, "error")
+        assert f"{scene.topic}: 10 messages are not archived" in said
+    finally:
+        admin.set_config({"fileReservedTime": "72"}, brokers="broker-a")

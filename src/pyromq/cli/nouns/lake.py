@@ -1,9 +1,13 @@
-"""`pyromq lake`: tables of archived topics, looked at and taken care of. Works on the storage; no broker is asked."""
+"""`pyromq lake`: tables of archived topics, looked at and taken care of.
+
+Works on the storage. Only `headroom` asks brokers.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -193,6 +197,19 @@ class GapInTable:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadroomOfTable:
+    table: str
+    topic: str
+    alarm: str
+    unarchived: int
+    lost: int
+    lake_headroom_seconds: int
+    oldest: datetime | None
+    where: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompactedTable:
     table: str
     days: int
@@ -333,6 +350,38 @@ async def history(
                 for each in lake.table(table).versions(limit)
             ],
         )
+
+
+@reading(app, "headroom")
+async def headroom(session: Session, lake: Lake, table: Tables = None) -> Listing[HeadroomOfTable]:
+    """Show how long brokers will keep what is not archived yet. Exits with 1 below 6 hours, or if messages are lost.
+
+    Example: pyromq lake headroom --root /data/lake --namesrv localhost:9876
+    """
+    with _failures():
+        from pyromq.client.admin.headroom import Alarm
+        from pyromq.spark.blocking_client import Reach
+        from pyromq.spark.lake.headroom import find_headroom
+        from pyromq.spark.options import SourceOptions
+        from pyromq.spark.source.broker_metadata import BrokerMetadata
+
+        rows = []
+        for each in lake.tables(table):
+            options = SourceOptions(namesrv=session.target.namesrv or "", subscribe=(each.topic,))
+            metadata = BrokerMetadata(Reach(session.admin.client), options, admin=session.admin)
+            found = await find_headroom(metadata, each.topic, each.snapshot().positions, time.time())
+            left = int(found.lake_headroom_seconds)
+            rows.append(
+                HeadroomOfTable(
+                    *(each.name, each.topic, found.alarm.value, found.unarchived, found.lost, left, found.oldest),
+                    *(found.queue, found.note),
+                )
+            )
+            if found.alarm is Alarm.ERROR:
+                session.exit_code = Exit.REFUSED
+            if found.alarm is not Alarm.NONE:
+                session.note(str(found))
+    return Listing.make(HeadroomOfTable, rows)
 
 
 @reading(app, "gaps", connects=False)

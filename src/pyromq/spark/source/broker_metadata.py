@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.message_queue import MessageQueue
 
-    from ..blocking_client import Link
+    from ..blocking_client import Reach
     from ..options import SourceOptions
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,14 @@ class Sight:
 class BrokerMetadata:
     """Asks name servers and brokers for the driver. Names are the user's, without namespace."""
 
-    def __init__(self, link: Link, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        link: Reach,
+        options: SourceOptions,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        admin: AdminClient | None = None,
+    ) -> None:
         self.link = link
         self._options = options
         self._clock = clock
@@ -73,7 +80,7 @@ class BrokerMetadata:
         self._queues: dict[str, list[MessageQueue] | None] = {}
         self._brokers: frozenset[str] = frozenset()
         self._mean_sizes: dict[MessageQueue, float] = {}
-        self._admin: AdminClient | None = None
+        self._admin = admin
         # Topics whose queues have to be asked for one by one.
         self._without_stats: set[str] = set()
         self.group = link.namespace.wrap(options.consumer_group or options.group_id_prefix)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.message_queue import MessageQueue
 
-    from ..blocking_client import Link
+    from ..blocking_client import Reach
 
 _OFF = "does not support consumer to filter"  # so brokers say that `enablePropertyFilter` is off
 _FACT = re.compile(r"(?:Invalid MessageSelector\. )?(.*)", re.DOTALL)
 
 
-async def check_sql(link: Link, group: str, expression: str, queues: Iterable[MessageQueue]) -> None:
+async def check_sql(link: Reach, group: str, expression: str, queues: Iterable[MessageQueue]) -> None:
     """Raise ConfigError if a broker that has some of these queues would refuse the expression."""
     topics = {queue.broker_name: link.on_wire(queue).topic for queue in queues}
     for broker, topic in sorted(topics.items()):

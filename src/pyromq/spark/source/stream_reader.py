@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pyromq.errors import OffsetOutOfRange, PyroMQError, RouteNotFound, TopicNotFound
 
-from ..blocking_client import Link
+from ..blocking_client import Link, Reach
 from ..refused import is_refused
 from ..shipping import Shipped
 from . import offset_range
@@ -357,7 +357,7 @@ def read_part(part: Any, options: SourceOptions, schema: pa.Schema) -> Iterator[
     return iter(())  # Spark reads one empty partition if there is none
 
 
-def addresses_of(link: Link, queues: Mapping[MessageQueue, Any]) -> dict[str, dict[int, str]]:
+def addresses_of(link: Reach, queues: Mapping[MessageQueue, Any]) -> dict[str, dict[int, str]]:
     """The known addresses of the brokers that have these queues."""
     found: dict[str, dict[int, str]] = {}
     for topic in {queue.topic for queue in queues}:
