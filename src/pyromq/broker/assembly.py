@@ -62,6 +62,7 @@ from .request_reply import ReplyProcessor
 from .requests import RULES
 from .send import SendProcessor
 from .send_back import SendBackProcessor
+from .stats.metrics import BrokerMetrics
 from .stats.runtime_info import RuntimeInfo
 from .stats.statistics import Statistics
 from .timers.checkpoint import TimerCheckpoint, encode_progress
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from pyromq.remoting import Processor, RemotingClient
+    from pyromq.remoting.latencies import RequestLatencies
     from pyromq.settings import Settings
     from pyromq.store import MessageStore
     from pyromq.store.queues.consume_queue import ConsumeQueue
@@ -133,6 +135,7 @@ class Parts:
         protection: LineProtection = OPEN,
         member: Member | None = None,
         earlier: Parts | None = None,
+        latencies: RequestLatencies | None = None,
     ) -> None:
         self._live = live
         self._store = store
@@ -213,6 +216,7 @@ class Parts:
             address=address,
             store_host=store_host,
             access=access,
+            latencies=latencies,
         )
         context = self.context
         if store.config.consume_queue_ext:
@@ -287,7 +291,19 @@ class Parts:
         if timers is not None:
             stats.sources.append(timers.sample)
         delivers_timers = live.config.timer_wheel and not self._is_slave
-        timer_counts = TopicCounts(self.timers, clock).table if delivers_timers else None
+        counts = TopicCounts(self.timers, clock) if delivers_timers else None
+        timer_counts = None if counts is None else counts.table
+        self.metrics = BrokerMetrics(
+            context,
+            tables,
+            registration=self.registration,
+            held=self.pulls.held,
+            pulled=self.pulls.pulled,
+            halves=self.halves,
+            timers=self.timers if delivers_timers else None,
+            timer_counts=counts,
+            replication=self.replication.status.info,
+        )
         delay_offsets = self.schedule.snapshot
         info = RuntimeInfo(
             context,
@@ -522,6 +538,7 @@ class Parts:
     def _group_deleted(self, group: str) -> None:
         self._resets.forget_group(group)
         self._pops.forget_group(group)
+        self.pulls.pulled.forget_group(group)
         if self._live.config.auto_delete_unused_stats:
             self.context.stats.forget_group(group)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
 from pyromq.errors import CorruptRecord, OffsetOutOfRange, StoreError, StoreNotWritable
-from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, read_head
+from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, read_head, store_timestamp_of
 from pyromq.settings import options_of
 
 from . import failpoints
@@ -117,6 +117,8 @@ class MessageStore:
         self._open = False
         # Whether the last run ended without closing; known once the store is open.
         self.crashed = False
+        # How much of the log `open` has read. Other threads may look at it.
+        self.recovered_percent = 0
         # How many more clean-up rounds run whatever the hour.
         self._rounds_now = 0
         # With `archive_before_delete`: up to here everything is archived that anybody archives. Whoever knows sets it.
@@ -185,6 +187,7 @@ class MessageStore:
         self.flusher.start()
         self._upkeep.start(self._clock(), self.log.end)
         self._open = True
+        self.recovered_percent = 100
         logger.info(
             "store open in %.3g s, %s: log %s to %s, %s queues",
             time.monotonic() - began,
@@ -249,6 +252,7 @@ class MessageStore:
             self._tags,
             deleted=self._deleted_topics.ends,
             check_crc=self.config.check_crc_on_recover,
+            progress=self._recovered,
         )
         ends = self.root / QUEUE_ENDS
         if crashed:
@@ -263,6 +267,9 @@ class MessageStore:
         self._upkeep.write_and_sync(self.queues)
         self.disk.delete(ends)
         logger.info("commit log recovered: ends at %s, %s records dispatched", self.log.end, recovery.count)
+
+    def _recovered(self, percent: int) -> None:
+        self.recovered_percent = percent
 
     def _safe_timestamp(self) -> int:
         checkpoint = self._checkpoint
@@ -288,6 +295,14 @@ class MessageStore:
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, for writing and reading. You may keep it: the object never changes."""
         return self.queues.get(topic, queue_id)
+
+    @property
+    def earliest_timestamp(self) -> int:
+        """When the oldest message was stored, in epoch milliseconds; -1 if there is none."""
+        try:
+            return store_timestamp_of(self.stored_at(self.log.start))
+        except OffsetOutOfRange:
+            return -1
 
     @property
     def refusal(self) -> str | None:

@@ -11,10 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyromq import _native
-from pyromq.errors import OffsetOutOfRange
 from pyromq.protocol.command import PROTOCOL_VERSION
 from pyromq.protocol.names import SCHEDULE_TOPIC
-from pyromq.protocol.record import store_timestamp_of
 from pyromq.store.disk import Disk
 
 from .throughput import Rate
@@ -139,7 +137,7 @@ class RuntimeInfo:
         return {
             "commitLogMinOffset": str(log.start),
             "commitLogMaxOffset": str(log.end),
-            "earliestMessageTimeStamp": str(self._earliest()),
+            "earliestMessageTimeStamp": str(self._store.earliest_timestamp),
             "remainHowManyDataToFlush": size_text(max(log.end - self._store.flusher.flushed, 0)),
             "remainTransientStoreBufferNumbs": str(_NO_POOL),
             # Queue entries are made in the same turn as the record, by the only thread that could hold a lock.
@@ -147,12 +145,6 @@ class RuntimeInfo:
             "dispatchMaxBuffer": "0",
             "pageCacheLockTimeMills": "0",
         }
-
-    def _earliest(self) -> int:
-        try:
-            return store_timestamp_of(self._store.stored_at(self._store.log.start))
-        except OffsetOutOfRange:
-            return -1
 
     def _disks(self) -> dict[str, str]:
         folders = self._store.config.commit_log_folders
