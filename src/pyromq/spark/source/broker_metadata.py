@@ -257,6 +257,10 @@ class BrokerMetadata:
 
         return await self._each(times, search)
 
+    async def stored_at(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """When the message at an offset of each queue was stored (ms); -1 if it is gone."""
+        return await self._each(offsets, lambda queue: self._stored_at(queue, offsets[queue]))
+
     async def committed(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         """The offset where `group` continues in each queue; None if it never read there."""
 
