@@ -39,7 +39,8 @@ check: setup ## Check format, lint, types, layers, links and generated files.
 # minutes hangs: its process is ended, and where it was is shown.
 SIDE_BY_SIDE := $(if $(findstring no:xdist,$(ARGS)),,-n 4 --max-worker-restart 3)
 
-TWO_WAYS := tests/unit/broker/test_send.py tests/integration/broker/test_scenarios_send.py tests/integration/auth/test_signed_sends.py
+TWO_WAYS := tests/unit/broker/test_send.py tests/integration/broker/test_scenarios_send.py tests/integration/auth/test_signed_sends.py \
+	tests/unit/broker/test_pull.py tests/integration/broker/test_scenarios_pull.py
 
 test: java ## Run every test that needs nothing but this machine, four at a time.
 	-@$(PYTHON) scripts/setup.py --etcd # where it may not be installed, its tests are skipped and say so

@@ -45,7 +45,10 @@ def build(root: Path) -> list[Path]:
         sources = sorted(PACKAGE.glob("*.pyx"))
         made = root / ".cache" / "native"
         modules = [
-            Extension(f"pyromq._native.{source.stem}", [str(source)], extra_compile_args=FLAGS) for source in sources
+            Extension(
+                f"pyromq._native.{source.stem}", [str(source)], include_dirs=[str(PACKAGE)], extra_compile_args=FLAGS
+            )
+            for source in sources
         ]
         command = build_ext(
             Distribution({"ext_modules": cythonize(modules, build_dir=str(made), quiet=True, language_level=3)})

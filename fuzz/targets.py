@@ -129,6 +129,44 @@ def sends(_label: str, data: bytes) -> int:
     return hash((*kinds, *names, *[len(queue.entries) for queue in queues]))
 
 
+_pulls = _native.module("pull_head")
+_NUMBERS = {"queueOffset": 12, "commitOffset": 345}
+
+
+def pulls(_label: str, data: bytes) -> int:
+    """A frame that compiled code splits and that the decoder reads with the same numbers keeps its rest, and all else
+    that the decoder reads, when the numbers are others: then one may be judged by what was said of the other.
+    """
+    assert _pulls is not None
+    found = _pulls.split(data, 0, 1 << 16)
+    if found is None:
+        raise RemoteProtocolError("no pull")
+    end, rest, *numbers = found
+    commands, refusal = _decode_stream(data[:end], end)
+    if refusal is not None or len(commands) != 1:
+        return 0
+    (command,) = commands
+    ext = command.ext or {}
+    if [command.opaque, *(ext.get(name) for name in _NUMBERS)] != [numbers[0], *map(str, numbers[1:])]:
+        return 1
+    other, _ = _decode_stream(data[:end], end)
+    other[0].opaque, other[0].ext = 9, ext | {name: str(number) for name, number in _NUMBERS.items()}
+    changed = data[:end]
+    if command.serialize is SerializeType.JSON:
+        for name, number in _NUMBERS.items():
+            changed = changed.replace(f'"{name}":"{ext[name]}"'.encode(), f'"{name}":"{number}"'.encode())
+        changed = changed.replace(f'"opaque":{command.opaque}'.encode(), b'"opaque":9')
+        size = len(changed) - 8
+        changed = (size + 4).to_bytes(4, "big") + size.to_bytes(4, "big") + changed[8:]
+    elif encode(command) != changed:
+        return 2
+    else:
+        changed = encode(other[0])
+    assert _pulls.split(changed, 0, 1 << 16) == (len(changed), rest, 9, *_NUMBERS.values())
+    assert _decode_stream(changed, len(changed)) == (other, None)
+    return hash((command.serialize, command.code, command.flag, len(ext)))
+
+
 def frames(_label: str, data: bytes) -> int:
     """Any stream gives commands or RemoteProtocolError, the same ones in whatever pieces it arrives.
     What is accepted is encoded and decoded to the same command; what is not there is never reserved.
@@ -524,6 +562,7 @@ TARGETS = {
     "frames": Target(frames, tokens.JSON + tokens.HEADER, _repair_frame),
     # Where nothing is compiled, there is nothing to try.
     **({} if _sends is None else {"sends": Target(sends, _OF_SENDS, _repair_frame)}),
+    **({} if _pulls is None else {"pulls": Target(pulls, tokens.JSON + tokens.HEADER, _repair_frame)}),
     "headers": Target(headers_, tokens.JSON + tokens.HEADER),
     "records": Target(records, tokens.RECORD + tokens.PROPERTY, _repair_record),
     "bodies": Target(bodies_, tokens.JSON + tokens.BODY),

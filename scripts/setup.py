@@ -98,7 +98,8 @@ def set_up_packages() -> None:
 
 def native_wanted() -> str:
     """What the stamp says when pyromq._native is compiled, or cannot be: these sources, by this compiler."""
-    sources = sorted((ROOT / "src" / "pyromq" / "_native").glob("*.p??"))
+    folder = ROOT / "src" / "pyromq" / "_native"
+    sources = sorted([*folder.glob("*.p??"), *folder.glob("*.h")])
     inputs = hashlib.sha256(b"".join(path.read_bytes() for path in (*sources, ROOT / "hatch_build.py")))
     return f"{packages_wanted()} {shutil.which('cc') or shutil.which('gcc')} {inputs.hexdigest()}"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.property.memory_line import MemoryLine
 from tests.unit.broker.message_kit import Parts, Peer, send_request
 
 from pyromq.protocol.bodies.register import TopicConfig, TopicFilterType
@@ -44,38 +45,6 @@ VALUES = (
 NUMBERS = ("0", "1", "3", "4", "9", "01", "-1", "", "x", "1024", "1699999999000", "9" * 19, "8", "4096", "٣")
 
 
-class Memory(asyncio.Transport):
-    """A line that keeps what is written to it."""
-
-    def __init__(self, peer: tuple[str, int]) -> None:
-        super().__init__({"peername": peer})
-        self.sent = b""
-        self.closed = False
-
-    def write(self, data: Any) -> None:
-        self.sent += data
-
-    def writelines(self, pieces: Any) -> None:
-        self.sent += b"".join(pieces)
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    abort = close
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-
 class Outcome(NamedTuple):
     answers: list[bytes]
     log: bytes
@@ -95,9 +64,9 @@ def outcome(folder: Path, reads: list[tuple[int, bytes]], *, compiled: bool, **s
                 await parts.ask(Peer(), send_request(b"first", topic=name))
             parts.topics.update(TopicConfig(topic_name="multi", topic_filter_type=TopicFilterType.MULTI_TAG))
             await parts.ask(Peer(), send_request(b"first", topic="multi"))
-            fast = parts.broker.fast_sends if compiled else None
+            fast = parts.broker.fast if compiled else None
             endpoint = Endpoint(processors=parts.processors, fast=fast, holds_requests=True, follow_peer=True)
-            lines = [Memory(("192.168.1.10", 54321)), Memory(("192.168.1.11", 54321)), Memory(("::1", 5))]
+            lines = [MemoryLine(("192.168.1.10", 54321)), MemoryLine(("192.168.1.11", 54321)), MemoryLine(("::1", 5))]
             connections = [Connection(endpoint) for _ in lines]
             for connection, line in zip(connections, lines, strict=True):
                 connection.connection_made(line)

@@ -174,6 +174,7 @@ cdef class SendRun:
     cdef Target _pass_target
     cdef bytes _pass_key
     cdef int _pass_source
+    cdef bint _is_claimed    # whether the signature of the next message can wait for others
     cdef Replies _replies
     cdef bytes _store_host
     cdef bytes _answers
@@ -217,7 +218,9 @@ cdef class SendRun:
         cdef const uint8_t *frame
         cdef Fields fields
         cdef bint is_ours
+        cdef Py_ssize_t first = self.count, wrong
         self.taken = 0
+        unclaim(0)  # an exception may have left some
         if PyBytes_GET_SIZE(host) != HOST:
             return pos
         while self.taken < most and available - pos >= 8:
@@ -238,15 +241,53 @@ cdef class SendRun:
                 break
             if not is_ours or fields.flag & ~ONEWAY:
                 break
+            # Where more come, their signatures are checked together.
+            self._is_claimed = has_lanes and (claimed > 0 or available - pos >= FEW * (size + 4))
             if not self._add(&fields, begin, pos, header_size, size, source, word >> 24, targets, ready,
                              connection, admit):
+                unclaim(self.count)
                 break
             pos += size + 4
             self.taken += 1
+            if claimed == SHA1_LANES:
+                wrong = settle()
+                if wrong >= 0:
+                    return self._cut(wrong, first, connection, data, host)
+        if claimed:
+            wrong = settle()
+            if wrong >= 0:
+                return self._cut(wrong, first, connection, data, host)
+        self._took(connection, data, host)
+        return pos
+
+    cdef int _took(self, connection, bytes data, bytes host) except -1:
         if self.taken:
             self._sources.append((connection, data, host))
             self.kind = self._messages[self.count - 1].kind
-        return pos
+        return 0
+
+    cdef Py_ssize_t _cut(self, Py_ssize_t wrong, Py_ssize_t first, connection, bytes data, bytes host) except -1:
+        """Forget the messages from this one on, as if they had not been taken; gives where its frame begins."""
+        cdef Message *message
+        cdef Target target
+        cdef Py_ssize_t number
+        while self.count > wrong:
+            self.count -= 1
+            message = &self._messages[self.count]
+            self.size -= message.size
+            self._slots[message.slot].count -= 1
+            self._slots[message.slot].size -= message.size
+            if not self._slots[message.slot].count:  # it was the first of its queue, and no slot after that is left
+                target = <Target>self._slot_targets.pop()
+                self._slot_queues.pop()
+                target._run[message.queue_id] = 0
+        self._arena_used = message.properties
+        self.largest = 0
+        for number in range(self.count):
+            self.largest = max(self.largest, self._messages[number].size)
+        self.taken = wrong - first
+        self._took(connection, data, host)
+        return message.frame
 
     cdef bint _add(self, Fields *fields, const uint8_t *begin, Py_ssize_t pos, Py_ssize_t header_size, Py_ssize_t size,
                    int source, uint8_t kind, dict targets, ready,
@@ -368,8 +409,9 @@ cdef class SendRun:
 
     cdef bint _admits(self, Fields *fields, Py_ssize_t text_size, const uint8_t *body, Py_ssize_t body_size,
                       int source, Target target, connection, admit) except -1:
-        """Whether a send is signed as it has to be, by somebody who may send there."""
+        """Whether a send is signed as it has to be, by somebody who may send there. May leave a claim to be settled."""
         cdef bytes key
+        cdef const uint8_t *text
         if (fields.others or fields.access_key.at is NULL or fields.access_key.escaped
                 or fields.signature.size != SIGNATURE or fields.signature.escaped):
             return False
@@ -381,7 +423,10 @@ cdef class SendRun:
             if self._pass is None:
                 return False
             self._pass_key, self._pass_target, self._pass_source = key, target, source
-        return self._pass.admits(fields, self._arena + self._arena_used, text_size, body, body_size)
+        text = self._arena + self._arena_used
+        if self._is_claimed and claim(self._pass, self.count, fields, text, text_size, body, body_size):
+            return True
+        return self._pass.admits(fields, text, text_size, body, body_size)
 
     cdef Py_ssize_t _keep_properties(self, Message *message, Py_ssize_t size, bytes stamp, uint8_t kind) except -2:
         """Make of the properties in the arena what is stored; gives their length, -1 if they are not usual."""

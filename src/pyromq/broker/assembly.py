@@ -34,6 +34,8 @@ from .durability import DurabilityGate
 from .failover.assembly import GroupReplication
 from .failover.config import FailoverConfig
 from .fast_failure import FastFailure
+from .fast_paths import FastPaths
+from .fast_pulls import fast_pulls
 from .fast_sends import fast_sends
 from .filters.bitmaps import FilterBits
 from .filters.consumer_filters import Filters
@@ -234,9 +236,9 @@ class Parts:
         # What serves requests. The others that do are known by their table alone.
         parking = TimerParking(live, self.timers.congestion)
         self.sends = SendProcessor(context, tables, delay_levels=self.schedule.levels, timers=parking)
-        self.fast_sends = fast_sends(context, tables, self.sends)
         self._offset_room = OffsetRoom(live, tables.offsets)
         self.pulls = PullProcessor(context, tables, self._offset_room, self._offset_moved)
+        self.fast = FastPaths.of(fast_pulls(context, tables, self.pulls), fast_sends(context, tables, self.sends))
         self._pops = PopParts(
             context,
             tables,
@@ -504,8 +506,8 @@ class Parts:
         self._appends.flush()  # what arrived in this turn still belongs to the queues that go
         deleted = self._store.delete_topic(topic)
         self.sends.forget(topic)
-        if self.fast_sends is not None:
-            self.fast_sends.forget()
+        if self.fast is not None:
+            self.fast.forget()
         self.pulls.forget(topic)
         self._pops.forget_topic(topic)
         self._resets.forget_topic(topic)

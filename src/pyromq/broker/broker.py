@@ -194,7 +194,7 @@ class Broker(Service):
         parts = self._begun
         guard = self._access.guard
         # Whoever counts requests has to see each of them.
-        fast = None if guard.counts else parts.fast_sends
+        fast = None if guard.counts else parts.fast
         ports.serve(guard.over(parts.processors), parts.fast_failure, fast)
 
     def _guard_changed(self) -> None:

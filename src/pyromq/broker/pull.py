@@ -107,18 +107,14 @@ class PullProcessor:
 
     def pull(self, connection: Connection, request: Command) -> Command | None:
         header = request.header(PullMessage)
-        selection = self._checked(connection, header, is_lite=request.code == RequestCode.LITE_PULL_MESSAGE)
+        selection = self.checked(connection, request, header)
         sys_flag = header.sys_flag
         topic, queue_id, offset = header.topic, header.queue_id, header.queue_offset
-        if (
-            sys_flag & PULL_COMMIT_OFFSET
-            and not self._live.config.is_slave
-            and self._room.takes(header.consumer_group, topic, queue_id)
-        ):
-            self._offsets.commit(header.consumer_group, topic, queue_id, header.commit_offset)
+        if sys_flag & PULL_COMMIT_OFFSET and not self._live.config.is_slave:
+            self.commit(header.consumer_group, topic, queue_id, header.commit_offset)
         queue = self._store.queue(topic, queue_id)
         began = time.monotonic()
-        found = self._get(queue, offset, _wanted(header), selection)
+        found = self._get(queue, offset, wanted(header), selection)
         self._stats.throughput.pulled(found.count)
         if sys_flag & PULL_SUSPEND and _code(found, offset) is ResponseCode.PULL_NOT_FOUND:
             config = self._live.config
@@ -128,6 +124,11 @@ class PullProcessor:
             self.held.hold(HeldPull(connection, request, queue, offset, deadline, selection))
             return None
         return self._reply(request, header, offset, found, began)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Take the offset that a pull commits, if there is room for one more."""
+        if self._room.takes(group, topic, queue_id):
+            self._offsets.commit(group, topic, queue_id, offset)
 
     def _get(self, queue: ConsumeQueue, offset: int, wanted: int, selection: Selection) -> GetResult:
         return self._store.get(queue, offset, wanted, *selection, joined=True)
@@ -248,17 +249,18 @@ class PullProcessor:
         Errors must not reach the senders, other pulls and the timer that call this.
         """
         try:
-            return self._get(pull.queue, offset, _wanted(header), pull.selection)
+            return self._get(pull.queue, offset, wanted(header), pull.selection)
         except StoreError as exc:
             pull.connection.reply(pull.request, pull.request.reply(ResponseCode.SYSTEM_ERROR, str(exc)))
             return None
 
     # The rules
 
-    def _checked(self, connection: Connection, header: PullMessage, *, is_lite: bool = False) -> Selection:
+    def checked(self, connection: Connection, request: Command, header: PullMessage) -> Selection:
         """The checks of 6.2 in their order. Returns what the pull selects messages by."""
         config = self._live.config
         group_name, topic = header.consumer_group, header.topic
+        is_lite = request.code == RequestCode.LITE_PULL_MESSAGE
         if not config.broker_permission & PERM_READ:
             raise NoPermission(f"the broker[{config.broker_ip1}] pulling message is forbidden")
         if is_lite and not config.lite_pull:
@@ -335,28 +337,35 @@ class PullProcessor:
                 code = ResponseCode.PULL_RETRY_IMMEDIATELY
         response = request.reply(code, found.status.value)
         response.ext = {
-            "suggestWhichBrokerId": self._slave_reads.suggested(header.consumer_group, is_slow=found.suggest_slave),
+            "suggestWhichBrokerId": self.suggested(header.consumer_group, found),
             "nextBeginOffset": str(next_offset),
             "minOffset": str(found.min_offset),
             "maxOffset": str(found.max_offset),
         }
         if found.count:
             response.body = found.slices
-            key = f"{header.topic}@{header.consumer_group}"
-            self._stats.add("GROUP_GET_NUMS", key, found.count)
-            self._stats.add("GROUP_GET_SIZE", key, found.size)
-            config = self._live.config
-            self._stats.add("BROKER_GET_NUMS", config.cluster_name, found.count)
-            millis = int((time.monotonic() - began) * 1000)
-            self._stats.add_latency(
-                header.topic, header.queue_id, header.consumer_group, millis, detailed=config.enable_detail_stat
-            )
+            self.count(header.consumer_group, header.topic, header.queue_id, found, began)
         elif code is _MOVED:
             self._offset_moved(header.consumer_group, header.topic, header.queue_id, offset, found.next_offset)
         return response
 
+    def suggested(self, group: str, found: GetResult) -> str:
+        """The id of the broker to pull from next."""
+        return self._slave_reads.suggested(group, is_slow=found.suggest_slave)
 
-def _wanted(header: PullMessage) -> int:
+    def count(self, group: str, topic: str, queue_id: int, found: GetResult, began: float) -> None:
+        """Count messages that a group gets."""
+        key = f"{topic}@{group}"
+        self._stats.add("GROUP_GET_NUMS", key, found.count)
+        self._stats.add("GROUP_GET_SIZE", key, found.size)
+        config = self._live.config
+        self._stats.add("BROKER_GET_NUMS", config.cluster_name, found.count)
+        millis = int((time.monotonic() - began) * 1000)
+        self._stats.add_latency(topic, queue_id, group, millis, detailed=config.enable_detail_stat)
+
+
+def wanted(header: PullMessage) -> int:
+    """How many messages a pull gets at most."""
     return min(header.max_msg_nums, _MOST_WANTED)
 
 

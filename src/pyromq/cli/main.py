@@ -69,6 +69,7 @@ NOUNS = {
     "top": Noun("pyromq.cli.nouns.top", "Watch the rates and lag of topics and groups."),
     "doctor": Noun("pyromq.cli.nouns.doctor", "Find out what is wrong with a cluster, and how to fix it."),
     "spark": Noun("pyromq.cli.nouns.spark", "Work with topics in Spark: a shell, programs, a health check."),
+    "lake": Noun("pyromq.cli.nouns.lake", "Look at the tables of archived topics, and take care of them."),
     "bench": Noun("pyromq.cli.nouns.bench", "Measure how fast messages are sent and read."),
     "context": Noun("pyromq.cli.nouns.context", "Manage named connections, for --context."),
     "tls": Noun("pyromq.cli.nouns.tls", "Make certificates for TLS, and look at those that servers show."),

@@ -300,6 +300,11 @@ class Connection(asyncio.Protocol):
             if self._blocked is not None:
                 self._cut_off_if_deaf()
 
+    def send_parts(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Send a reply that is already a frame, in pieces, with the others of this tick. Hooks do not see it."""
+        if not self.closed:
+            self._write(pieces)
+
     def _write(self, pieces: Sequence[bytes | memoryview]) -> None:
         self._writer.write(pieces)
         if self._blocked is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 import pytest
 from tests.integration.broker.scene_kit import running
 from tests.unit.broker.message_kit import send_request
+from tests.unit.store.kit import bodies
 
 from pyromq import _native
 from pyromq.protocol.command import Command, SerializeType
@@ -31,9 +33,22 @@ accounts:
 NAMES = {"producer": "a-secret-of-many", "k" * 90: "s" * 90, "reader-1": "another-secret", "admin-1": "admin-secret"}
 
 
-def signed(who="producer", *, topic="orders", kind=SerializeType.JSON, secret=None, text="TAGS\x01A", **after):
+BODY = b"body of some length"
+
+
+def signed(
+    who="producer",
+    *,
+    topic="orders",
+    kind=SerializeType.JSON,
+    secret=None,
+    text="TAGS\x01A",
+    body=BODY,
+    queue=1,
+    **after,
+):
     """A send as an account signs it; `after` are fields that somebody else changed on the way."""
-    request = send_request(b"body of some length", text, topic=topic, queue_id=1)
+    request = send_request(body, text, topic=topic, queue_id=queue)
     request.serialize, request.opaque = kind, 7
     SigningHook(who, secret or NAMES[who]).before_request("", request)
     request.ext = {key: value for key, value in ((request.ext or {}) | after).items() if value != "(gone)"}
@@ -135,3 +150,34 @@ async def test_every_alteration_of_a_bit_is_noticed(scene):
         (reply,) = await answers(scene, decoder.next())
         assert reply.code == 16, at
         frame[at] ^= 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_many_in_one_read_are_each_judged_by_their_own_signature(scene, seed):
+    """They are checked side by side, in lanes: of all lengths, accounts and queues, with wrong ones anywhere."""
+    random = Random(seed)
+    await answers(scene, *[signed(topic=topic, queue=0) for topic in ("orders", "events")])
+    lengths = [0, 1, *range(40, 72), 119, 120, 128, 1024, 4000, 8000, 8192, 9000]
+    asked, right = [], []
+    for number in range(120):
+        body = random.randbytes(random.choice(lengths))
+        request = signed(
+            random.choice(["producer", "k" * 90, "admin-1"]),
+            topic=random.choice(["orders", "events"]),
+            kind=random.choice(list(SerializeType)),
+            queue=random.randrange(4),
+            text=random.choice(["TAGS\x01A", "TAGS\x01B\x02KEYS\x01k", "WAIT\x01false\x02TAGS\x01A", "DELAY\x010"]),
+            body=body,
+        )
+        request.opaque = number
+        is_right = random.random() > (0.02, 0.3)[seed % 2]
+        if not is_right:
+            request.body = body + b"more"
+        asked.append(request)
+        right.append(is_right)
+    codes = {reply.opaque: reply.code for reply in await answers(scene, *asked)}
+    assert [codes[number] == 0 for number in range(120)] == right
+    store = scene.broker._parts._store
+    stored = [body for topic in ("orders", "events") for queue in range(4) for body in bodies(store, topic, queue)]
+    good = [request.body for request, is_right in zip(asked, right, strict=True) if is_right]
+    assert sorted(stored) == sorted([BODY, BODY, *good])

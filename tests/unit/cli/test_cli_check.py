@@ -165,7 +165,7 @@ def test_progress_is_shown_on_a_terminal_and_wiped_off(monkeypatch):
     now = 1.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     terminal = Terminal()
-    progress = store_check._Progress(terminal)
+    progress = store_check.Progress(terminal)
     progress(1, 100)
     assert terminal.getvalue() == "", "what is over at once needs none"
     now = 3.0
@@ -177,7 +177,7 @@ def test_progress_is_shown_on_a_terminal_and_wiped_off(monkeypatch):
 
 def test_no_progress_is_shown_where_nobody_looks(monkeypatch):
     stream = io.StringIO()
-    progress = store_check._Progress(stream)
+    progress = store_check.Progress(stream)
     monkeypatch.setattr(time, "monotonic", lambda: 1e12)
     progress(50, 100)
     progress.clear()

@@ -61,7 +61,8 @@ class PlainReplication:
             return live.settings[ReplicationConfig]
 
         slaves = Slaves()
-        self.master = Master(store.log, slaves, config, protection=protection)
+        is_sync_master = live.config.broker_role is BrokerRole.SYNC_MASTER
+        self.master = Master(store.log, slaves, config, protection=protection, is_awaited=is_sync_master)
         broker = live.config
         me = Identity(
             broker.cluster_name,
@@ -77,7 +78,6 @@ class PlainReplication:
             else None
         )
         self._introductions = Introductions(me, ha_address, client, self.master, self.follower, protection=protection)
-        is_sync_master = live.config.broker_role is BrokerRole.SYNC_MASTER
         self.copies = SlaveCopies(slaves, config) if is_sync_master else None
         self.status = ReplicationStatus(live, store, self.master, self.follower, clock)
         if self.follower is not None:

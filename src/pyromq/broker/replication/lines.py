@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _CHUNK = 64 << 10  # bytes of a file that are encrypted at a time
 
@@ -27,8 +30,8 @@ class Line(Protocol):
         """`more` says that further bytes follow at once. If it cannot be sent, the same has to be tried again."""
         ...
 
-    def send_both(self, head: bytes, data: memoryview) -> int:
-        """Send the one and then the other."""
+    def send_parts(self, parts: Sequence[bytes | memoryview]) -> int:
+        """Send heads and data in turn, as far as it goes now. If nothing does, the first two have to be tried again."""
         ...
 
     def send_file(self, descriptor: int, offset: int, count: int) -> int:
@@ -58,8 +61,8 @@ class PlainLine:
     def send(self, data: bytes, *, more: bool = False) -> int:
         return self._sock.send(data, socket.MSG_MORE if more else 0)
 
-    def send_both(self, head: bytes, data: memoryview) -> int:
-        return self._sock.sendmsg((head, data))
+    def send_parts(self, parts: Sequence[bytes | memoryview]) -> int:
+        return self._sock.sendmsg(parts)
 
     def send_file(self, descriptor: int, offset: int, count: int) -> int:
         return os.sendfile(self._sock.fileno(), descriptor, offset, count)
@@ -108,8 +111,9 @@ class TlsLine:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise BlockingIOError from None
 
-    def send_both(self, head: bytes, data: memoryview) -> int:
-        return self.send(b"".join((head, data)))
+    def send_parts(self, parts: Sequence[bytes | memoryview]) -> int:
+        # OpenSSL wants the same bytes again, and which frames come after the first may change until then.
+        return self.send(b"".join(parts[:2]))
 
     def send_file(self, descriptor: int, offset: int, count: int) -> int:
         if not self._unsent:

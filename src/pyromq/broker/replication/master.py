@@ -59,7 +59,10 @@ class Refusal(NamedTuple):
 
 
 class Master:
-    """Sends the log to all slaves. `config` gives the settings as they are now, `wire` the protocol for a slave."""
+    """Sends the log to all slaves. `config` gives the settings as they are now, `wire` the protocol for a slave.
+
+    `is_awaited` says whether answers to producers or consumers wait for slaves, so that every message is in a hurry.
+    """
 
     def __init__(
         self,
@@ -68,8 +71,11 @@ class Master:
         config: Callable[[], ReplicationConfig],
         wire: Callable[[SlaveLink], Wire] | None = None,
         protection: LineProtection = OPEN,
+        *,
+        is_awaited: bool = True,
     ) -> None:
         self._log = log
+        self.is_awaited = is_awaited
         self.wire = wire or (lambda link: PlainWire(log))
         # Slaves of a group that fails over cannot say that they will go. If one is lost, its controllers tell of it.
         self._hears_goodbyes = wire is None

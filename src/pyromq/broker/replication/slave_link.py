@@ -37,6 +37,11 @@ _READ = 4096
 # both sides, and while one is on its way the next grows. From so many bytes on that price does not count.
 _QUICK = 0.002
 _MUCH = 64 << 10
+# Where no answer waits for slaves, they are told of new messages so many seconds apart, or when it is so many bytes.
+# Every time costs some 20 µs, mostly to wake the slave, however much is said.
+_LEISURE = 0.005
+_MUCH_AT_LEISURE = _AT_ONCE
+_FRAMES_AT_ONCE = 64  # that one call sends
 _PAUSE = 0.05  # seconds between two portions, under flow control
 
 
@@ -132,8 +137,18 @@ class SlaveLink:
         """Send what is there, unless the slave has yet to read what was sent."""
         if self.position is None or self._is_blocked or not self._is_open:
             return
-        if not (self._is_quick and self._is_little_to_say()):
+        if not self._master.is_awaited:
+            self._grown_at_leisure(self.position)
+        elif not (self._is_quick and self._is_little_to_say()):
             self._send()
+
+    def _grown_at_leisure(self, position: int) -> None:
+        """After a pause at once, and then a few milliseconds apart, unless it is much."""
+        since = time.monotonic() - self._wrote_at
+        if since >= _LEISURE or self._wire.reach(position) - position >= _MUCH_AT_LEISURE:
+            self._send()
+        elif self._going_on is None:
+            self._going_on = self._loop.call_later(_LEISURE - since, self._go_on)
 
     def _is_little_to_say(self) -> bool:
         """Whether there is so little to send that it can wait for the slave's answer, which will come."""
@@ -155,7 +170,7 @@ class SlaveLink:
             budget = min(budget, self._pace.left(rate, time.monotonic()))
         try:
             while budget > 0 and self._has_frame():
-                sent = self._send_little() if self._left <= _MUCH else self._send_much(budget)
+                sent = self._send_frames(budget) if self._left <= _MUCH else self._send_file(budget)
                 budget -= sent
                 self._pace.spend(sent)
                 self._wrote_at = time.monotonic()
@@ -191,23 +206,60 @@ class SlaveLink:
         self._head = self._wire.head(self.position, self._left)
         return True
 
-    def _send_little(self) -> int:
-        """Send head and data together, as far as they go; gives the bytes of data. For few, `sendfile` costs more."""
-        head, size = self._head, self._left
-        if not size:
-            self._head = head[self._line.send(head) :]
+    def _send_frames(self, most: int) -> int:
+        """Send the frame that is under way and those after it together; gives the bytes of data.
+
+        For few bytes a frame, `sendfile` costs more.
+        """
+        if not self._left:
+            self._head = self._head[self._line.send(self._head) :]
             return 0
         assert self.position is not None
         segment = self._segment(self.position)
         at = self.position - segment.start
-        sent = self._line.send_both(head, segment.view[at : at + size])
-        self._head = head[sent:]
-        sent = max(sent - len(head), 0)
-        self.position += sent
-        self._left -= sent
-        return sent
+        frames = self._frames(most)
+        parts: list[bytes | memoryview] = []
+        for head, size in frames:
+            parts += head, segment.view[at : at + size]
+            at += size
+        return self._sent(frames, self._line.send_parts(parts))
 
-    def _send_much(self, most: int) -> int:
+    def _frames(self, most: int) -> list[tuple[bytes, int]]:
+        """Head and size of the frame under way and of those after it, all of one file."""
+        assert self.position is not None
+        frames = [(self._head, self._left)]
+        at = self.position + self._left
+        to_end_of_file = self._log.file_size - self.position % self._log.file_size - self._left
+        left = min(most - self._left, to_end_of_file)
+        while left > 0 and len(frames) < _FRAMES_AT_ONCE:
+            size = min(self._wire.reach(at) - at, left, self._batch)
+            if size <= 0:
+                break
+            frames.append((self._wire.head(at, size), size))
+            at += size
+            left -= size
+        return frames
+
+    def _sent(self, frames: list[tuple[bytes, int]], sent: int) -> int:
+        """Note how far `frames` went; gives the bytes of data. A frame that was not begun can be another one later."""
+        assert self.position is not None
+        if not sent:
+            return 0
+        self._head, self._left = b"", 0
+        data = 0
+        for head, size in frames:
+            if sent <= 0:
+                break
+            self._head = head[sent:]
+            sent -= len(head)
+            done = min(max(sent, 0), size)
+            self._left = size - done
+            data += done
+            sent -= size
+        self.position += data
+        return data
+
+    def _send_file(self, most: int) -> int:
         if self._head:
             self._head = self._head[self._line.send(self._head, more=True) :]
             return 0

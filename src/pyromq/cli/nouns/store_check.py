@@ -75,7 +75,7 @@ def check(
         for notice in settings.notices():
             print(f"{ctx.command_path}: {notice}", file=sys.stderr)
         given = [option.name for option in options_of(StoreConfig) if settings.origin(option.key) != "default"]
-        progress = _Progress(sys.stderr)
+        progress = Progress(sys.stderr)
         store = StoreCheck(folder, settings[StoreConfig], progress, quick=quick, given=given)
         counts = _PRINTERS[output](store, progress)
     except (ConfigError, StoreError) as exc:
@@ -86,7 +86,7 @@ def check(
         raise typer.Exit(FINDINGS)
 
 
-class _Progress:
+class Progress:
     """A progress line for long checks on a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -123,7 +123,7 @@ class _Progress:
 # Printing
 
 
-def _print_text(store: StoreCheck, progress: _Progress) -> Counts:
+def _print_text(store: StoreCheck, progress: Progress) -> Counts:
     """Findings by severity, grouped by place."""
     counts: Counts = Counter()
     kept: dict[Severity, dict[str, list[str]]] = {severity: {} for severity in Severity}
@@ -149,7 +149,7 @@ def _print_text(store: StoreCheck, progress: _Progress) -> Counts:
     return counts
 
 
-def _print_json(store: StoreCheck, progress: _Progress) -> Counts:
+def _print_json(store: StoreCheck, progress: Progress) -> Counts:
     """One JSON object, at the end."""
     began = time.perf_counter()
     findings = list(store.run())
@@ -159,7 +159,7 @@ def _print_json(store: StoreCheck, progress: _Progress) -> Counts:
     return Counter(finding.severity for finding in findings)
 
 
-def _print_ndjson(store: StoreCheck, progress: _Progress) -> Counts:
+def _print_ndjson(store: StoreCheck, progress: Progress) -> Counts:
     """One object per line: each finding at once, the summary last."""
     counts: Counts = Counter()
     began = time.perf_counter()

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 
 _now = time.monotonic
+# Submits in a row before everything else of the program gets its turn: some three milliseconds.
+_SUBMITS_A_TURN = 128
 
 
 class _State(Enum):
@@ -100,6 +102,7 @@ class Producer:
         self._client = client or Client(namesrv)
         self._settings = settings
         self._window = Window(settings.window, settings.window_bytes)
+        self._submits = 0
         self._linger: Linger | None = None
         self._pending: set[asyncio.Future[SendResult]] = set()
         self._hooks = HookList()
@@ -248,6 +251,9 @@ class Producer:
 
         Waits only while the window is full or the broker does not read, at most `timeout`: then TooManyRequests.
         """
+        self._submits += 1
+        if self._submits % _SUBMITS_A_TURN == 0:
+            await asyncio.sleep(0)
         sender = self._running()
         message = as_message(msg, body, fields)
         seconds = self._settings.timeout if timeout is None else timeout

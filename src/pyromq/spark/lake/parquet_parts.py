@@ -44,6 +44,7 @@ ROLL = 256 << 20  # bytes of a file after which the next one begins
 GROUP = 32 << 20  # Arrow bytes of a row group
 BUFFER = 96 << 20  # Arrow bytes that wait in all days together
 _OPEN = 64  # files that are open at once: a backlog may cross many days
+_LONG = 128  # rows that are worth a slice of their own
 _DAY_US = 86_400_000_000
 _HOUR_US = 3_600_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -86,7 +87,7 @@ class PartWriter:
         self._schema = full if whole else self._input
         self._filesystem = storage.filesystem()
         self._waiting: dict[int, _Waiting] = {}
-        self._open: dict[int, _Part] = {}
+        self._open: dict[int, PartFile] = {}
         self._files: list[DataFile] = []
         self._count = self._flushes = 0
 
@@ -152,7 +153,7 @@ class PartWriter:
         return pa.RecordBatch.from_arrays(columns, schema=self._input)
 
     def _flush(self, slot: int) -> None:
-        rows = self._waiting.pop(slot).ordered()
+        rows = self._waiting.pop(slot).rows()
         first, last = _key(rows, 0), _key(rows, rows.num_rows - 1)
         part = self._open.get(slot)
         if part is not None and (part.last >= first or part.size >= self._roll):
@@ -165,12 +166,12 @@ class PartWriter:
         self._flushes += 1
         part.write(rows, last, self._flushes)
 
-    def _begin(self, slot: int) -> _Part:
+    def _begin(self, slot: int) -> PartFile:
         days, hour = divmod(slot, 24) if self._hourly else (slot, None)
         partition = partition_from_days(days, hour)
         path = f"{folder(partition)}/{self._name}-{self._count:04d}.parquet"
         self._count += 1
-        return _Part(self._storage, self._filesystem, self._table, path, partition, self._schema)
+        return PartFile(self._storage, self._filesystem, self._table, path, partition, self._schema)
 
     def _end(self, slot: int) -> None:
         self._files.append(self._open.pop(slot).close())
@@ -189,25 +190,47 @@ class _Waiting:
         self._batches.append(batch)
         self.size += batch.nbytes
 
-    def ordered(self) -> pa.Table:
+    def rows(self) -> pa.Table:
         """All rows, by broker, queue and offset."""
-        table = pa.Table.from_batches(self._batches)
-        if is_ordered(table):
-            return table
-        return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ORDER]))
+        return ordered(pa.Table.from_batches(self._batches))
 
 
 def is_ordered(table: pa.Table) -> bool:
     """Whether the rows stand by broker, queue and offset."""
-    if table.num_rows < 2:
-        return True
-    brokers = pc.min_max(table["brokerName"])
-    if brokers["min"].as_py() != brokers["max"].as_py():
-        order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ORDER])
-        return bool(np.array_equal(order.to_numpy(), np.arange(table.num_rows)))
-    queues, offsets = table["queueId"].to_numpy(), table["queueOffset"].to_numpy()
-    before, after = queues[:-1], queues[1:]
-    return bool(np.all((after > before) | ((after == before) & (offsets[1:] >= offsets[:-1]))))
+    return _is_ordered(_keys(table))
+
+
+def ordered(table: pa.Table) -> pa.Table:
+    """The rows by broker, queue and offset."""
+    keys = _keys(table)
+    if _is_ordered(keys):
+        return table
+    order = np.lexsort(keys[::-1])
+    cuts = np.flatnonzero(np.diff(order) != 1) + 1
+    if len(cuts) > table.num_rows // _LONG:
+        return table.take(pa.array(order))
+    # Long runs need not be copied.
+    edges = [0, *cuts.tolist(), len(order)]
+    return pa.concat_tables(table.slice(int(order[start]), end - start) for start, end in pairwise(edges))
+
+
+def _is_ordered(keys: Sequence[NDArray[Any]]) -> bool:
+    follows = np.ones(max(len(keys[0]) - 1, 0), bool)
+    for key in reversed(keys):
+        follows = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & follows)
+    return bool(np.all(follows))
+
+
+def _keys(table: pa.Table) -> list[NDArray[Any]]:
+    """What rows are ordered by, as numbers: mostly there is one broker, and then it does not matter."""
+    numbers = [table[name].to_numpy() for name in ORDER[1:]]
+    brokers = pc.min_max(table[ORDER[0]])
+    if brokers["min"].as_py() == brokers["max"].as_py():
+        return numbers
+    found = pc.dictionary_encode(table[ORDER[0]].combine_chunks(), null_encoding="encode")
+    names = [name or "" for name in found.dictionary.to_pylist()]
+    rank = np.argsort(np.argsort(np.array(names, object)))
+    return [rank[found.indices.to_numpy()], *numbers]
 
 
 def _key(table: pa.Table, row: int) -> tuple[Any, ...]:
@@ -226,17 +249,11 @@ def _by_slot(batch: pa.RecordBatch, width: int) -> list[tuple[int, pa.RecordBatc
     return [(int(slot), batch.filter(pa.array(slots == slot))) for slot in np.unique(slots)]
 
 
-class _Part:
-    """A file that is being written."""
+class PartFile:
+    """A file that is being written, row group by row group, each after the other in the order of rows."""
 
     def __init__(
-        self,
-        storage: Storage,
-        filesystem: Any,
-        table: str,
-        path: str,
-        partition: Mapping[str, str],
-        schema: pa.Schema,
+        self, storage: Storage, filesystem: Any, table: str, path: str, partition: Mapping[str, str], schema: pa.Schema
     ) -> None:
         self.path = path
         self.last: tuple[Any, ...] = ()
@@ -257,7 +274,7 @@ class _Part:
     def size(self) -> int:
         return int(self._stream.tell())
 
-    def write(self, table: pa.Table, last: tuple[Any, ...], used: int) -> None:
+    def write(self, table: pa.Table, last: tuple[Any, ...] = (), used: int = 0) -> None:
         """Add a row group. `last` is the key of its last row."""
         self.last, self.used = last, used
         self._rows += table.num_rows
@@ -299,11 +316,11 @@ def open_parquet(stream: Any, schema: pa.Schema) -> pq.ParquetWriter:
 
 def with_partition(table: pa.Table, partition: Mapping[str, str], schema: pa.Schema) -> pa.Table:
     """`table` with the partition's columns, if the file's schema has them."""
-    for name in schema.names[len(table.schema) :]:
-        kind = schema.field(name).type
-        value = pa.scalar(partition[name]).cast(pa.date32() if name == DAY else kind)
-        table = table.append_column(schema.field(name), pa.repeat(value, table.num_rows))
-    return table
+    for field in schema:
+        if is_partition(field.name):
+            value = pa.scalar(partition[field.name]).cast(field.type)
+            table = table.append_column(field, pa.repeat(value, table.num_rows))
+    return table.select(schema.names)
 
 
 class _Stats:

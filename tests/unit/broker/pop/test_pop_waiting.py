@@ -34,7 +34,8 @@ class Waiter:
 
 
 @pytest.fixture
-async def held():
+async def held(monkeypatch):
+    monkeypatch.setattr("pyromq.broker.turns._TURN", 60.0)  # all in one turn, however slow this machine is
     made = HeldPops()
     yield made
     made.stop()

@@ -15,7 +15,7 @@ from pyromq.broker.replication.config import ReplicationConfig
 from pyromq.broker.replication.master import Master
 from pyromq.broker.replication.protection import LineProtection
 from pyromq.broker.replication.slaves import Slaves
-from pyromq.protocol.replication import REPORT
+from pyromq.protocol.replication import FRAME_HEAD, REPORT
 from pyromq.remoting import TlsConfig
 
 
@@ -88,6 +88,69 @@ async def test_what_comes_while_a_frame_is_on_its_way_goes_in_one_frame(stores):
         put(store, b"does not")
         master.appended()
         assert link.position == int(store.log.end)
+        link.close("the test is over")
+
+
+async def test_where_nobody_waits_for_slaves_they_are_told_a_few_milliseconds_apart(stores):
+    store = stores.open(commit_log_file_size=4 << 20)
+    put(store, b"first")
+    config = ReplicationConfig()
+    master = Master(store.log, Slaves(), lambda: config, is_awaited=False)
+    with socket.create_server(("127.0.0.1", 0)) as listener, _connected(listener, master) as slave:
+        [link] = master.links
+        slave.sendall(REPORT.pack(int(store.log.end)))
+        await _until(lambda: link.acknowledged is not None)
+        link._wrote_at = time.monotonic() - 1
+        put(store, b"sent at once after a pause")
+        master.appended()
+        sent = link.position
+        assert sent == int(store.log.end)
+        link._wrote_at = time.monotonic() + 1  # however slow this machine is
+        put(store, b"waits")
+        master.appended()
+        assert link.position == sent
+        link._wrote_at = time.monotonic()
+        await _until(lambda: link.position == int(store.log.end))
+        link._wrote_at = time.monotonic() + 1
+        put(store, bytes(1 << 20))
+        master.appended()  # much goes at once, as far as the socket takes it
+        assert link.position > int(store.log.end) - (1 << 20)
+        link.close("the test is over")
+
+
+@pytest.mark.parametrize("batch", [1_000, 32_768])
+async def test_frames_that_go_together_are_whole_however_little_the_slave_takes_at_a_time(stores, batch):
+    store = stores.open(commit_log_file_size=1 << 20)
+    put(store, b"first")
+    config = ReplicationConfig(transfer_batch=batch)
+    master = Master(store.log, Slaves(), lambda: config)
+    with socket.create_server(("127.0.0.1", 0)) as listener, _connected(listener, master) as slave:
+        [link] = master.links
+        with socket.fromfd(link._line.fileno(), socket.AF_INET, socket.SOCK_STREAM) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        begin = int(store.log.end)
+        slave.sendall(REPORT.pack(begin))
+        await _until(lambda: link.acknowledged is not None)
+        for number in range(40):  # two files of the log
+            put(store, bytes([number]) * 40_000)
+            master.appended()
+        end = int(store.log.end)
+        copied, received = begin, b""
+        while copied < end:
+            async with asyncio.timeout(5):
+                received += await asyncio.get_running_loop().sock_recv(slave, 3_333)
+            while len(received) >= FRAME_HEAD.size:
+                at, size = FRAME_HEAD.unpack_from(received)
+                assert (at, 0 < size <= batch) == (copied, True)
+                if len(received) < FRAME_HEAD.size + size:
+                    break
+                segment = store.log.segment_at(at)
+                place = at - segment.start
+                data = received[FRAME_HEAD.size : FRAME_HEAD.size + size]
+                assert data == bytes(segment.view[place : place + size])
+                copied += size
+                received = received[FRAME_HEAD.size + size :]
+        assert (copied, received) == (end, b"")
         link.close("the test is over")
 
 
