@@ -68,6 +68,7 @@ NOUNS = {
     "export": Noun("pyromq.cli.nouns.export", "Export a cluster's topics, groups, settings or load as a document."),
     "top": Noun("pyromq.cli.nouns.top", "Watch the rates and lag of topics and groups."),
     "doctor": Noun("pyromq.cli.nouns.doctor", "Find out what is wrong with a cluster, and how to fix it."),
+    "exporter": Noun("pyromq.cli.nouns.exporter", "Show the metrics of a whole cluster to Prometheus."),
     "spark": Noun("pyromq.cli.nouns.spark", "Work with topics in Spark: a shell, programs, a health check."),
     "lake": Noun("pyromq.cli.nouns.lake", "Look at the tables of archived topics, and take care of them."),
     "bench": Noun("pyromq.cli.nouns.bench", "Measure how fast messages are sent and read."),

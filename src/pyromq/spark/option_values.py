@@ -156,4 +156,4 @@ def opt(
 
 def declared(kind: type) -> list[tuple[str, OptionInfo]]:
     """The options of a class, with the names of their attributes."""
-    return [(each.name, each.metadata[_METADATA]) for each in dataclasses.fields(kind)]
+    return [(each.name, each.metadata[_METADATA]) for each in dataclasses.fields(kind) if _METADATA in each.metadata]

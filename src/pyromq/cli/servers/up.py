@@ -20,6 +20,7 @@ from pyromq.broker.config import BrokerConfig
 from pyromq.controller.config import CONFIGS as CONTROLLER_CONFIGS
 from pyromq.controller.config import PORT as CONTROLLER_PORT
 from pyromq.errors import ConfigError, PyroMQError
+from pyromq.metrics import MetricsConfig, Monitor
 from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
 from pyromq.namesrv.config import NamesrvConfig
 from pyromq.remoting import ServerConfig, join_address, split_address
@@ -30,6 +31,7 @@ from pyromq.store.config import StoreConfig
 from . import logs, serving
 from .fleet import Fleet, Member
 from .groups import IDENTITY_FILE, GroupMember, Groups
+from .monitoring import monitor_of, say_where
 from .systemd import Systemd
 
 if TYPE_CHECKING:
@@ -58,8 +60,10 @@ _DEFAULTS = {
     "drainSeconds": "0",
     # A laptop is busy with other things too: a late answer is better than a refusal.
     "brokerFastFailureEnable": "false",
+    "enablePropertyFilter": "true",
 }
 _SOURCE = "pyromq up"
+_METRICS_PORT = "metricsPromExporterPort"
 
 app = serving.new_app()
 
@@ -238,9 +242,10 @@ class Plan:
             arguments=[pair for pair in self.arguments if pair not in foreign],
             namesrv_addr=join_address(reached_by(self.name_server()[ServerConfig].bind_address), namesrv_port),
         )
+        place = slave * self.brokers + number
         own = {
             # Where the system chooses the first port, it chooses all of them.
-            "listenPort": str(first_port and first_port + (slave * self.brokers + number) * PORTS_APART),
+            "listenPort": str(first_port and first_port + place * PORTS_APART),
             "bindAddress": self.listen,
             "brokerName": f"broker-{LETTERS[number]}",
             "storePathRootDir": str(folder),
@@ -256,9 +261,29 @@ class Plan:
                 own |= {"brokerRole": "SLAVE", "brokerId": str(slave)}
         if controller:
             own |= {"enableControllerMode": "true", "controllerAddr": controller}
+        metrics = {_METRICS_PORT: str(self._metrics_port(settings, place))}
+        settings = _with(settings, metrics, also_over_arguments=place > 0 or self.failover)
         settings = _with(settings, own, also_over_arguments=number > 0 or slave > 0)
         open_keys = {key: text for key, text in _DEFAULTS.items() if settings.origin(key) == "default"}
         return _with(settings, open_keys)
+
+    def _metrics_port(self, settings: Settings, place: int) -> int:
+        """The port for metrics of this broker's process. The first one also has those of the name server.
+
+        Brokers that fail over are all processes of their own, and the first port is not theirs.
+        """
+        first = settings[MetricsConfig].port if settings.origin(_METRICS_PORT) != "default" or self.broker_port else 0
+        if not first:
+            return 0
+        port = first + place + (1 if self.failover else 0)
+        return port if port <= LAST_PORT else 0
+
+    def monitor(self) -> Monitor:
+        """The monitoring of this process; a port that is taken is not worth a failed start."""
+        settings = self.broker(0, self.namesrv_port, self.broker_port)
+        if self.failover and (port := settings[MetricsConfig].port):
+            settings = settings.updated([Assignment(_METRICS_PORT, str(port - 1), _SOURCE)]).settings
+        return monitor_of(settings, MetricsConfig, must_listen=False)
 
     def further_brokers(self, namesrv_port: int, first_port: int, log: list[str]) -> list[Member]:
         """The other masters as processes."""
@@ -358,15 +383,20 @@ async def _serve(plan: Plan, log: list[str], services: list[Service], systemd: S
     """
     of_name_server = plan.name_server()
     namesrv.check_folders(of_name_server)
-    async with namesrv.NameServer(of_name_server) as name_server:
+    name_server = namesrv.NameServer(of_name_server)
+    monitor = plan.monitor()
+    monitor.servers.append(name_server)
+    async with monitor, name_server:
         services.append(name_server)
         if plan.failover:
-            await _serve_groups(plan, name_server.port, log, services, systemd)
+            await _serve_groups(plan, name_server.port, log, services, systemd, monitor)
         else:
-            await _serve_brokers(plan, name_server.port, log, services, systemd)
+            await _serve_brokers(plan, name_server.port, log, services, systemd, monitor)
 
 
-async def _serve_groups(plan: Plan, port: int, log: list[str], services: list[Service], systemd: Systemd) -> None:
+async def _serve_groups(
+    plan: Plan, port: int, log: list[str], services: list[Service], systemd: Systemd, monitor: Monitor
+) -> None:
     """Groups that fail over; `port` is that of the name server."""
     settings = plan.controller()
     assert settings is not None
@@ -374,29 +404,35 @@ async def _serve_groups(plan: Plan, port: int, log: list[str], services: list[Se
     serving.log_notices(plan.broker(0, port, plan.broker_port))
     decider = controller.Controller(settings, elected=lambda group: groups.elected(group))
     groups = Groups(lambda: decider.groups, decider.rest)
+    monitor.servers.append(decider)
     async with decider:
         groups.add(plan.group_members(port, decider.address, log))
         async with groups:
             services += [decider, groups]
-            print(_groups_ready(plan, port, groups.lines()), flush=True)
+            print(_groups_ready(plan, port, [*groups.lines(), *say_where(monitor)]), flush=True)
             groups.report = lambda line: print(line, flush=True)
             systemd.ready(f"serving; name server at {join_address(plan.host, port)}")
             await serving.first_ended(services)
 
 
-async def _serve_brokers(plan: Plan, port: int, log: list[str], services: list[Service], systemd: Systemd) -> None:
+async def _serve_brokers(
+    plan: Plan, port: int, log: list[str], services: list[Service], systemd: Systemd, monitor: Monitor
+) -> None:
     """Brokers that keep their roles; `port` is that of the name server."""
     async with contextlib.AsyncExitStack() as life:
         of_controller = plan.controller()
         if of_controller is not None:
             controller.check_folders(of_controller)
-            services.append(await life.enter_async_context(controller.Controller(of_controller)))
+            beside = controller.Controller(of_controller)
+            monitor.servers.append(beside)
+            services.append(await life.enter_async_context(beside))
         # Slaves end after their masters, which send them the rest first.
         of_slaves = await life.enter_async_context(contextlib.AsyncExitStack())
         settings = plan.broker(0, port, plan.broker_port)
         serving.log_notices(settings)
-        first = await life.enter_async_context(broker.Broker(settings))
-        services.append(first)
+        first = broker.Broker(settings)
+        monitor.servers.append(first)
+        services.append(await life.enter_async_context(first))
         if plan.brokers > 1:
             fleet = Fleet(plan.further_brokers(port, first.port, log))
             services.append(await life.enter_async_context(fleet))
@@ -404,12 +440,12 @@ async def _serve_brokers(plan: Plan, port: int, log: list[str], services: list[S
             # They begin after all masters: a slave hears of its master when it registers.
             fleet = Fleet(plan.slaves(port, first.port, log))
             services.append(await of_slaves.enter_async_context(fleet))
-        print(_ready(plan, port, first, settings), flush=True)
+        print(_ready(plan, port, first, settings, say_where(monitor)), flush=True)
         systemd.ready(f"serving at {first.address}")
         await serving.first_ended(services)
 
 
-def _ready(plan: Plan, namesrv_port: int, first: broker.Broker, settings: Settings) -> str:
+def _ready(plan: Plan, namesrv_port: int, first: broker.Broker, settings: Settings, more: list[str]) -> str:
     name_server = join_address(plan.host, namesrv_port)
     brokers = first.address + (f" and {plan.brokers - 1} more" if plan.brokers > 1 else "")
     if plan.replicas:
@@ -419,6 +455,7 @@ def _ready(plan: Plan, namesrv_port: int, first: broker.Broker, settings: Settin
         [
             f"PyroMQ {__version__} is ready: name server {name_server}, broker {brokers}, data in {plan.data}",
             _where(first.listens_on, settings),
+            *more,
             *_try(name_server),
         ]
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from ..source.planning import FIRST_GUESS, plan
 from ..source.pulls import PullPart
 from ..source.stream_reader import addresses_of, sampled
 from .archive_tasks import StorePart
+from .headroom import find_headroom
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from ..options import SourceOptions
     from ..source.planning import QueueRange
     from .archive_tasks import Part
+    from .headroom import Headroom
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +133,14 @@ class Brokers:
                 f"{topic} is in the clusters {', '.join(names)}; name one" if names else f"{topic} is gone"
             )
         return names[0]
+
+    def headroom(self, topic: str, positions: Mapping[MessageQueue, int]) -> Headroom | None:
+        """How long the oldest message has left that is not archived; None if a broker does not say."""
+        try:
+            return self.link.run(find_headroom(self._of(topic), topic, positions, time.time()))
+        except PyroMQError as exc:
+            logger.info("%s: headroom is not known: %s", topic, exc)
+            return None
 
     def _of(self, topic: str) -> BrokerMetadata:
         if topic not in self._metadata:

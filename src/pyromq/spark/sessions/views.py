@@ -14,6 +14,8 @@ from ..options import ConnectionOptions
 from .session import namesrv_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
@@ -30,10 +32,17 @@ def stream(spark: SparkSession, topic: str, namesrv: str | None = None, **option
 
 
 def register_topics(
-    spark: SparkSession, namesrv: str | None = None, *, pattern: str = ".*", **options: object
+    spark: SparkSession,
+    namesrv: str | None = None,
+    *,
+    pattern: str = ".*",
+    lake: str | None = None,
+    lake_options: Mapping[str, str] | None = None,
+    pin: bool = False,
+    **options: object,
 ) -> list[str]:
     """See `pyromq.spark.register_topics`."""
-    given = {"namesrv": namesrv_of(spark, namesrv), **_parallelism(spark), **_texts(options)}
+    given = {"namesrv": namesrv_of(spark, namesrv), **parallelism(spark), **texts(options)}
     _refuse_secrets(given)
     made: dict[str, str] = {}
     for topic in _matching(spark, given, pattern):
@@ -44,7 +53,12 @@ def register_topics(
         pairs = ", ".join(f"{_quoted(key)} {_quoted(value)}" for key, value in {**given, "subscribe": topic}.items())
         # This kind of view, not one of a DataFrame, lets INSERT INTO write to the topic.
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{topic}` USING rocketmq OPTIONS ({pairs})")
-    return list(made.values())
+    if lake is None:
+        return list(made.values())
+    from ..lake.views import register
+
+    archived = register(spark, made.values(), given, lake=lake, lake_options=lake_options, pin=pin)
+    return [*made.values(), *archived]
 
 
 def _matching(spark: SparkSession, given: dict[str, str], pattern: str) -> list[str]:
@@ -57,10 +71,10 @@ def _matching(spark: SparkSession, given: dict[str, str], pattern: str) -> list[
 
 def _options(spark: SparkSession, topic: str, namesrv: str | None, options: dict[str, object]) -> dict[str, Any]:
     common = {"namesrv": namesrv_of(spark, namesrv), "subscribe": topic}
-    return {**common, **_parallelism(spark), **_texts(options)}
+    return {**common, **parallelism(spark), **texts(options)}
 
 
-def _parallelism(spark: SparkSession) -> dict[str, str]:
+def parallelism(spark: SparkSession) -> dict[str, str]:
     """How many tasks can run at a time, which a reader cannot find out itself."""
     from pyspark.errors import PySparkException
 
@@ -70,7 +84,8 @@ def _parallelism(spark: SparkSession) -> dict[str, str]:
         return {}
 
 
-def _texts(options: dict[str, object]) -> dict[str, str]:
+def texts(options: Mapping[str, object]) -> dict[str, str]:
+    """Options as Spark takes them."""
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
 
 

@@ -47,7 +47,7 @@ _SHOWN = 80  # characters of a value that an error quotes
 _DEAD_LETTER_BODY = 64 << 10  # bytes kept of a body that is too large
 
 
-class OutRow(msgspec.Struct):
+class OutRow(msgspec.Struct, gc=False):
     """A message to send. `properties` is the text of all of them; `number` counts the rows of a task."""
 
     number: int

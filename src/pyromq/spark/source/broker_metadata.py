@@ -30,7 +30,7 @@ from .offsets import place
 from .time_search import first_at
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from pyromq.protocol.message_queue import MessageQueue
 
@@ -121,7 +121,7 @@ class BrokerMetadata:
             for topic in self._topics:
                 found[topic] = await self._queues_of(topic)
             if None in found.values():
-                info = await self._patient((await self._asking()).brokers.cluster_info)
+                info = await self._patient((await self.asking()).brokers.cluster_info)
                 self._brokers = frozenset(name for name, data in info.broker_addr_table.items() if data.broker_addrs)
         except PyroMQError as exc:
             if not self._queues:
@@ -137,7 +137,7 @@ class BrokerMetadata:
             return tuple(sorted({queue.topic for queue in options.assign}))
         if options.subscribe_pattern is None:
             return options.subscribe
-        admin = await self._asking()
+        admin = await self.asking()
         names = await self._patient(admin.topics.names)
         system = frozenset(await self._patient(admin.topics.system))
         namespace = self.link.namespace
@@ -166,7 +166,8 @@ class BrokerMetadata:
         assigned = self._options.assign
         return [queue for queue in queues if assigned is None or queue in assigned]
 
-    async def _asking(self) -> AdminClient:
+    async def asking(self) -> AdminClient:
+        """For what only operators ask."""
         if self._admin is None:
             self._admin = await AdminClient(client=self.link.client).start()
         return self._admin
@@ -257,9 +258,34 @@ class BrokerMetadata:
 
         return await self._each(times, search)
 
-    async def stored_at(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """When the message at an offset of each queue was stored (ms); -1 if it is gone."""
-        return await self._each(offsets, lambda queue: self._stored_at(queue, offsets[queue]))
+    async def beside(self, cuts: Mapping[MessageQueue, int]) -> dict[MessageQueue, tuple[int | None, int | None]]:
+        """When the messages before and after these offsets were stored (ms); None if there is none."""
+
+        async def ask(queue: MessageQueue) -> tuple[int | None, int | None]:
+            cut = cuts[queue]
+            reply = await self._patient(lambda: self._pull(queue, max(0, cut - 1), 2))
+            before = after = None
+            data = reply.body_bytes if reply.code == ResponseCode.SUCCESS else b""
+            pos = 0
+            while pos < len(data):
+                record = decode_record(data, pos, check_crc=False)
+                if record.queue_offset < cut:
+                    before = record.store_timestamp
+                elif after is None:
+                    after = record.store_timestamp
+                pos += record.store_size
+            return before, after
+
+        return await self._each(cuts, ask)
+
+    async def reached(self, queues: Collection[MessageQueue], time: int) -> dict[MessageQueue, int]:
+        """The broker's own answer to how far each queue was at this time (ms): not exact, unlike `at_times`."""
+
+        async def ask(queue: MessageQueue) -> int:
+            calls, address, wire = self.link.client.calls, self._address(queue), self.link.on_wire(queue)
+            return await self._patient(lambda: calls.search_offset(address, wire, time))
+
+        return await self._each(queues, ask)
 
     async def committed(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         """The offset where `group` continues in each queue; None if it never read there."""
@@ -291,6 +317,10 @@ class BrokerMetadata:
         sampled = await self._each(unknown, sample)
         self._mean_sizes.update({queue: size for queue, size in sampled.items() if size})
         return {queue: self._mean_sizes[queue] for queue in starts if queue in self._mean_sizes}
+
+    async def stored_at(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """When these messages were stored, in epoch milliseconds; -1 for one that is gone."""
+        return await self._each(offsets, lambda queue: self._stored_at(queue, offsets[queue]))
 
     async def _stored_at(self, queue: MessageQueue, offset: int) -> int:
         reply = await self._patient(lambda: self._pull(queue, offset, 1))

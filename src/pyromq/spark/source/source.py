@@ -131,7 +131,8 @@ class RocketMQReader(Shipped, DataSourceReader):
         """Take over filters; returns those that Spark must apply."""
         from .pushdown import push
 
-        self._pushed, handed_back = push(filters, with_tags=self._options.sql is None)
+        with_tags = self._options.sql is None and not self._options.lake_history
+        self._pushed, handed_back = push(filters, with_tags=with_tags)
         return handed_back
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -141,7 +142,6 @@ class RocketMQReader(Shipped, DataSourceReader):
         return tasks(self._options, self._pushed or Pushed())
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        from .pulls import PullPart, read
+        from .stream_reader import read_part
 
-        # Spark reads one empty partition if there is none.
-        return read(partition, self._options, self._schema) if isinstance(partition, PullPart) else iter(())
+        return read_part(partition, self._options, self._schema)
