@@ -19,7 +19,7 @@ from pyromq.errors import ConfigError, NoPermission, PyroMQError, RouteNotFound
 
 from .. import options as known
 from ..sessions.session import namesrv_of
-from .archive_plan import Rhythm, Step, TopicRecreated, missing, next_step
+from .archive_plan import Rhythm, Step, TopicRecreated, check_same, missing, next_step
 from .archive_sight import PARTITION, Brokers, Seen, Stores, explained
 from .archive_tasks import Job, run, total
 from .decoding import BAD_ROWS, DecodeOptions, added, bad_row_table, decoding
@@ -242,6 +242,12 @@ class _Sources:
             return Sight(files.seen, files)
         return Sight(self._brokers.look(topic, positions))
 
+    def check_same(self, topic: str, snapshot: Snapshot, seen: Seen) -> None:
+        """Raise TopicRecreated if the topic is not the one that the table has."""
+        if self._brokers is not None:
+            stored = self._brokers.first_stored(topic, snapshot.positions, seen)
+            check_same(snapshot.positions, stored, snapshot.time)
+
     def step(self, topic: str, positions: Mapping[MessageQueue, int], sight: Sight, now: datetime) -> Planned:
         """The next step and its tasks: from files where there is much to read and they have it, else by pulls."""
         seen = sight.seen
@@ -311,6 +317,7 @@ class _Topic:
         self.worked = 0.0
         self.lag = 0
         self.version: int | None = None
+        self.is_checked = False  # whether it is the topic that its table has
         self.asked = datetime.now(UTC)  # when its ends were asked for, in a run that goes no further
         self.archived_at = float("-inf")  # when it was last up to date, or moved
         self.try_at = float("-inf")  # not before, after a failure
@@ -415,6 +422,9 @@ class _Archiver:
         sight = self._sources.look(each.topic, positions)
         each.error = "; ".join(sight.seen.failures) or None
         self._note_error(each)
+        if snapshot is not None and not each.is_checked:
+            self._sources.check_same(each.topic, snapshot, sight.seen)
+        each.is_checked = True
         if until is not None:
             if not until:
                 until.update({queue: end for queue, (_, end) in sight.seen.bounds.items()})

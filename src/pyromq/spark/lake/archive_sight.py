@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyromq.errors import ConfigError, PyroMQError, RouteNotFound, StoreError
@@ -36,6 +37,7 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _WORTH_A_FILE = 32 << 20  # smaller steps are not split, however many cores there are
 PARTITION = 128 << 20
 _PATIENCE = 30.0
+_LAST_MS = 253_402_300_800_000  # of the year 9999: a clock may be far off
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,22 @@ class Brokers:
         }
         sizes = await sampled(metadata, behind)
         return Seen(sight.bounds, sizes, tuple(f"{name}: {exc}" for name, exc in sorted(sight.failures.items())))
+
+    def first_stored(
+        self, topic: str, positions: Mapping[MessageQueue, int], seen: Seen
+    ) -> dict[MessageQueue, tuple[int, datetime]]:
+        """The first message of each queue that the table should have, and when it was stored."""
+        firsts = {
+            queue: minimum
+            for queue, (minimum, maximum) in seen.bounds.items()
+            if minimum < min(maximum, positions.get(queue, 0))
+        }
+        found = self.link.run(self._of(topic).stored_at(firsts))
+        return {
+            queue: (firsts[queue], datetime.fromtimestamp(time / 1000, UTC))
+            for queue, time in found.items()
+            if 0 <= time < _LAST_MS
+        }
 
     def parts(self, ranges: Sequence[QueueRange], seen: Seen) -> list[Part]:
         """The tasks that pull `ranges`: as large as a file should be, fewer if there is little to do."""

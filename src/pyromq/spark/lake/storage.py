@@ -62,7 +62,7 @@ class Storage:
         for key, value in (options or {}).items():
             name = _KNOWN.get(key.lower().removeprefix("lake."))
             if name is None:
-                others[key] = str(value)
+                others[key.removeprefix("storage.")] = str(value)
             else:
                 known[name] = str(value)
         storage = cls(_absolute(root.strip()), **known, options=others)

@@ -30,7 +30,7 @@ def test_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bucket_with_keys() -> None:
     storage = Storage.of(
         "s3://bucket/mq/",
-        {"lake.endpoint": "http://127.0.0.1:9", "accessKey": "ak", "secretKey": SECRET, "AWS_S3_ADDRESSING": "path"},
+        {"lake.endpoint": "http://127.0.0.1:9", "accessKey": "ak", "secretKey": SECRET, "storage.AWS_X": "path"},
     )
     assert storage.path("orders/x") == "bucket/mq/orders/x"
     assert storage.uri("orders") == "s3://bucket/mq/orders"
@@ -41,7 +41,7 @@ def test_a_bucket_with_keys() -> None:
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
         "AWS_ALLOW_HTTP": "true",
         "aws_conditional_put": "etag",
-        "AWS_S3_ADDRESSING": "path",
+        "AWS_X": "path",
     }
     assert storage.iceberg_properties()["s3.secret-access-key"] == SECRET
     assert isinstance(storage.filesystem(), fs.S3FileSystem)
