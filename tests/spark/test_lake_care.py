@@ -34,8 +34,9 @@ def seen(frame: DataFrame) -> Any:
     return frame.selectExpr("count(*)", places, "sum(crc32(body))").first()
 
 
+@pytest.mark.scenario("spark 36")
 def test_spark_compacts_while_spark_reads(spark: SparkSession, tmp_path: Path) -> None:
-    """Scenario 36: Compaction and vacuum during reads / counts and checksums equal before, during, after."""
+    """Compaction and vacuum during reads / counts and checksums equal before, during, after."""
     lake = Storage.of(str(tmp_path / "lake"))
     orders = tables.open_or_create(lake, "orders", "orders", "main")
     for number in range(12):

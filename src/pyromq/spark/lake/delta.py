@@ -28,7 +28,7 @@ from pyromq.errors import ConfigError
 from . import layout
 from .delta_log import DeltaLog
 from .moves import check_moves
-from .parquet_parts import cannot_write
+from .parquet_parts import failed
 from .table import DataFile, Gap, LakeConflict, LakeError, Snapshot, TableNotFound, Version
 
 if TYPE_CHECKING:
@@ -306,14 +306,12 @@ def _errors(storage: Storage, name: str) -> Iterator[None]:
     except TableNotFoundError as exc:
         raise TableNotFound(f"there is no table at {where}") from exc
     except DeltaError as exc:
-        reason = storage.masked(str(exc).partition("\n")[0])
-        if "No space left" in str(exc):
-            raise LakeError(f"the disk of {where} is full") from exc
-        if "Json error" in reason or "json" in reason.lower():
-            raise LakeError(f"the log of {where} is damaged: {reason}") from exc
-        raise LakeError(f"{where}: {reason}") from exc
+        reason = str(exc).partition("\n")[0]  # a trace of delta-rs may follow
+        if "json" in reason.lower() or "checkpoint" in reason.lower():
+            raise LakeError(f"the log of {where} is damaged: {storage.masked(reason)}") from exc
+        raise failed(storage, where, DeltaError(reason)) from exc
     except OSError as exc:
-        raise cannot_write(storage, where, exc) from exc
+        raise failed(storage, where, exc) from exc
 
 
 def _properties(operation: str, transactions: Sequence[Any] = (), retries: int | None = None) -> tuple[Any, str]:

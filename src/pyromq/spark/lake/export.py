@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from pyromq.errors import ConfigError
 
-from .parquet_parts import cannot_write, open_parquet
+from .parquet_parts import failed, open_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ def export(
                 filesystem.delete_file(made.pop())
     except (OSError, pa.ArrowException) as exc:
         _remove(filesystem, made)
-        raise cannot_write(target, target.uri(), exc) from exc
+        raise failed(target, target.uri(), exc) from exc
     except BaseException:
         _remove(filesystem, made)
         raise

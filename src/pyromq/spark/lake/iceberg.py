@@ -26,7 +26,7 @@ from pyromq.errors import ConfigError
 from ..source.offsets import nested
 from . import layout
 from .moves import check_moves
-from .parquet_parts import cannot_write
+from .parquet_parts import failed
 from .table import DataFile, Gap, LakeConflict, LakeError, Snapshot, TableNotFound, Version
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ def _errors(storage: Storage, name: str) -> Iterator[None]:
     except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError) as exc:
         raise TableNotFound(f"there is no table {where}") from exc
     except OSError as exc:
-        raise cannot_write(storage, where, exc) from exc
+        raise failed(storage, where, exc) from exc
     except Exception as exc:
         # Catalogs raise what their drivers do (SQLAlchemy, requests, thrift), with no common root.
         if type(exc).__module__.partition(".")[0] in ("builtins", "pyromq") and not isinstance(exc, RuntimeError):

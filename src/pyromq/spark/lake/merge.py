@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from ..source.read_ahead import ReadAhead
 from .layout import ORDER, folder, is_partition
-from .parquet_parts import PartFile, cannot_write, open_parquet, ordered
+from .parquet_parts import PartFile, failed, open_parquet, ordered
 from .table import DataFile, LakeError
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ class Merge:
         return made
 
     def _merged(self, files: Sequence[str], filesystem: Any, rows: pa.Schema) -> DataFile:
-        target = self.storage.filesystem()
         path = f"{folder(self.partition)}/part-compact-{uuid.uuid4().hex[:12]}-0000.parquet"
-        part = PartFile(self.storage, target, self.table, path, self.partition, self.schema if self.whole else rows)
+        schema = self.schema if self.whole else rows
+        part = PartFile(self.storage, self.storage.filesystem(), self.table, path, self.partition, schema)
         try:
             for table in self._row_groups(files, filesystem, rows):
                 part.write(table)
@@ -88,10 +88,7 @@ class Merge:
             if done.rows != (expected := sum(file.rows for file in self.files)):
                 raise LakeError(f"{self.storage.uri(self.table)}: {done.rows} rows were read of {expected}")
         except BaseException:
-            with suppress(OSError, pa.ArrowException, LakeError):
-                part.close()
-            with suppress(OSError):
-                target.delete_file(self.storage.path(f"{self.table}/{path}"))
+            part.discard()
             raise
         return done
 
@@ -104,7 +101,7 @@ class Merge:
         except (OSError, pa.ArrowException) as exc:
             if isinstance(exc, FileNotFoundError):
                 raise LakeError(f"{self.storage.uri(self.table)} lacks a file: {self.storage.masked(exc)}") from exc
-            raise cannot_write(self.storage, self.storage.uri(self.table), exc) from exc
+            raise failed(self.storage, self.storage.uri(self.table), exc) from exc
 
 
 class _Source:

@@ -125,16 +125,13 @@ class PartWriter:
         return sorted(self._files, key=lambda file: file.path)
 
     def abort(self) -> None:
-        """Remove what was written, as far as that is possible: what is left, nobody refers to."""
-        paths = [file.path for file in self._files]
+        """Remove what was written, as far as that is possible."""
         for part in self._open.values():
-            with suppress(OSError, pa.ArrowException, LakeError):
-                part.close()
-            paths.append(part.path)
-        self._open, self._files, self._waiting = {}, [], {}
-        for path in paths:
+            part.discard()
+        for file in self._files:
             with suppress(OSError):
-                self._filesystem.delete_file(self._storage.path(f"{self._table}/{path}"))
+                self._filesystem.delete_file(self._storage.path(f"{self._table}/{file.path}"))
+        self._open, self._files, self._waiting = {}, [], {}
 
     def _fitting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if batch.schema.equals(self._input):
@@ -174,7 +171,8 @@ class PartWriter:
         return PartFile(self._storage, self._filesystem, self._table, path, partition, self._schema)
 
     def _end(self, slot: int) -> None:
-        self._files.append(self._open.pop(slot).close())
+        self._files.append(self._open[slot].close())
+        del self._open[slot]
 
 
 class _Waiting:
@@ -268,6 +266,7 @@ class PartFile:
             self._stream = filesystem.open_output_stream(self._place)
             self._writer = open_parquet(self._stream, schema)
         except (OSError, pa.ArrowException) as exc:
+            self._delete()
             raise self._failed(exc) from exc
 
     @property
@@ -296,8 +295,20 @@ class PartFile:
         stats = self._stats
         return DataFile(self.path, self._rows, size, self._partition, stats.minimum, stats.maximum, stats.nulls)
 
+    def discard(self) -> None:
+        """Remove the file, as far as that is possible: what is left, nobody refers to."""
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        with suppress(OSError, pa.ArrowException):
+            self._stream.close()
+        self._delete()
+
+    def _delete(self) -> None:
+        with suppress(OSError):
+            self._filesystem.delete_file(self._place)
+
     def _failed(self, exc: BaseException) -> LakeError:
-        return cannot_write(self._storage, self._storage.uri(), exc)
+        return failed(self._storage, self._storage.uri(), exc)
 
 
 def open_parquet(stream: Any, schema: pa.Schema) -> pq.ParquetWriter:
@@ -355,11 +366,12 @@ def _moment(microseconds: int | None) -> datetime | None:
     return _EPOCH + timedelta(microseconds=min(max(microseconds, -_FAR // 8), _FAR))
 
 
-def cannot_write(storage: Storage, where: str, exc: BaseException) -> LakeError:
-    """One sentence on why a file of the lake was not written."""
-    if isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT):
+def failed(storage: Storage, where: str, exc: BaseException) -> LakeError:
+    """One sentence on why a file of the lake was not written or read."""
+    # delta-rs raises OSErrors that have the number in their text alone.
+    if getattr(exc, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or f"(os error {errno.ENOSPC})" in str(exc):
         return LakeError(f"the disk of {where} is full")
-    return LakeError(f"{where} cannot be written: {storage.masked(exc)}")
+    return LakeError(f"{where}: {storage.masked(exc)}")
 
 
 def _sync(path: str) -> None:

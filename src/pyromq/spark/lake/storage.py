@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ _KNOWN = {
 }
 _SECRET_WORDS = ("secret", "token", "key", "password", "sas", "credential")
 _STARS = "*****"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +166,8 @@ class Storage:
         return {key: value for key, value in found.items() if value} | own
 
     def masked(self, text: object) -> str:
-        """`text` of somebody else's, in one line and without our secrets."""
-        line = " ".join(str(text).split())
+        """`text` of somebody else's, in one line, without colours and without our secrets."""
+        line = " ".join(_COLOUR.sub("", str(text)).split())
         for secret in self._secrets():
             line = line.replace(secret, _STARS)
         return line

@@ -162,11 +162,9 @@ def test_files_that_others_replace_meanwhile_are_left_to_them(orders: LakeTable)
     assert len(files) == 5  # four, and the one of the other; ours is gone
 
 
+@pytest.mark.scenario("spark 36")
 def test_readers_archive_compaction_and_vacuum_at_once(orders: LakeTable) -> None:
-    """Scenario 36: Compaction and vacuum during reads and archiving / counts and checksums equal before, during, after;
-
-    positions unchanged.
-    """
+    """Compaction and vacuum during reads and archiving: counts and checksums stay equal, positions too."""
     archive(orders, 0, 20)
     failures: list[BaseException] = []
     over = threading.Event()

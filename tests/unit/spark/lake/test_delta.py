@@ -19,7 +19,7 @@ from tests.unit.spark.lake.lake_rows import NOON, add, messages, queue
 
 from pyromq.errors import ConfigError
 from pyromq.spark.lake import delta, tables
-from pyromq.spark.lake.parquet_parts import write_parts
+from pyromq.spark.lake.parquet_parts import failed, write_parts
 from pyromq.spark.lake.storage import Storage
 from pyromq.spark.lake.table import Gap, LakeCommit, LakeConflict, LakeError, LakeTable, Move, TableNotFound
 from pyromq.spark.schema import COLUMNS
@@ -76,8 +76,9 @@ def test_rows_and_positions_are_one_commit(lake: Storage, orders: LakeTable) -> 
     assert orders.files(done, since=NOON, until=NOON + timedelta(seconds=1)) == [file]
 
 
+@pytest.mark.scenario("spark 38")
 def test_readers_that_do_not_know_us_read_the_same(lake: Storage, orders: LakeTable) -> None:
-    """Scenario 38: Table read by DuckDB/delta-rs without our code / equal rows."""
+    """Table read by DuckDB/delta-rs without our code / equal rows."""
     add(orders, lake, "orders", queue(), 0, 10, stored=datetime(2026, 1, 31, 23, 59, 55, tzinfo=UTC))
     add(orders, lake, "orders", queue(1), 0, 5)
     expected = pa.Table.from_batches(
@@ -107,10 +108,11 @@ def test_a_commit_that_does_not_start_where_the_table_is(lake: Storage, orders: 
             orders.commit(LakeCommit([], wrong))
 
 
+@pytest.mark.scenario("spark 33")
 def test_somebody_commits_between_our_look_and_our_commit(
     lake: Storage, orders: LakeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scenario 33: Two archivers on one topic / run / one wins each commit, nothing doubled, the loser goes on."""
+    """Two archivers on one topic / run / one wins each commit, nothing doubled, the loser goes on."""
     other = tables.open_table(lake, "orders")
     write = delta.DeltaLakeTable._write
 
@@ -134,8 +136,9 @@ def test_somebody_commits_between_our_look_and_our_commit(
     assert orders.snapshot().positions == {queue(): 9, queue(1): 4}
 
 
+@pytest.mark.scenario("spark 33")
 def test_many_writers_at_once(lake: Storage, orders: LakeTable) -> None:
-    """Scenario 33, with threads that go on where the table is."""
+    """With threads that go on where the table is."""
     conflicts = []
 
     def archive() -> None:
@@ -373,3 +376,5 @@ def test_a_damaged_log(lake: Storage, orders: LakeTable) -> None:
         tables.open_table(lake, "orders").snapshot()
     with pytest.raises(ConfigError, match=r"a lake has tables in the format delta.*, not 'avro'"):
         tables.open_table(lake, "orders", "avro")
+    full = OSError("Generic LocalFileSystem error \x1b[31m↳\x1b[0m No space left on device (os error 28)")  # delta-rs's
+    assert str(failed(lake, orders.location, full)) == f"the disk of {orders.location} is full"

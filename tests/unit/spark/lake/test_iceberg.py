@@ -55,8 +55,9 @@ def offsets(lake: Storage) -> list[tuple[int, int]]:
     return sorted(zip(found["queueId"].to_pylist(), found["queueOffset"].to_pylist(), strict=True))
 
 
+@pytest.mark.scenario("spark 38")
 def test_rows_and_positions_are_one_commit(lake: Storage, orders: LakeTable) -> None:
-    """Scenario 38: Iceberg mode with SQLite catalog, read by pyiceberg's own scan."""
+    """Iceberg mode with SQLite catalog, read by pyiceberg's own scan."""
     empty = orders.snapshot()
     assert (empty.version, empty.positions, orders.files(empty)) == (0, {}, [])
     assert empty.schema.names == [*COLUMNS, "dt"]
@@ -86,10 +87,11 @@ def test_a_commit_that_does_not_start_where_the_table_is(lake: Storage, orders: 
 
 
 @pytest.mark.parametrize("retries", ["0", None])
+@pytest.mark.scenario("spark 33")
 def test_somebody_commits_between_our_look_and_our_commit(
     lake: Storage, orders: LakeTable, monkeypatch: pytest.MonkeyPatch, retries: str | None
 ) -> None:
-    """Scenario 33, Iceberg: one wins each commit, nothing doubled, the loser goes on.
+    """One wins each commit, nothing doubled, the loser goes on.
 
     Also on a table whose property somebody removed, so that pyiceberg would try again by itself.
     """

@@ -69,7 +69,7 @@ def test_no_text_has_a_secret_in_it() -> None:
     storage = Storage.of("s3://bucket/mq", options)
     assert SECRET not in repr(storage)
     assert "pass1234" not in repr(storage)
-    said = storage.masked(f"403:\n  {SECRET} refused at\n postgresql://me:pass1234@db/x?sv=1&sig")
+    said = storage.masked(f"403:\n \x1b[31m {SECRET}\x1b[0m refused at\n postgresql://me:pass1234@db/x?sv=1&sig")
     assert said == "403: ***** refused at postgresql://me:*****@db/x?*****"
     with pytest.raises(ConfigError) as caught:
         Storage.of(f"s3://ak:{SECRET}@bucket/mq")
