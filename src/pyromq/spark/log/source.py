@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from ..plain_errors import plainly, plainly_each
 from ..push_filters import PushFilters
 from ..shipping import Shipped
 
@@ -33,6 +34,7 @@ class LogDataSource(Shipped, DataSource):
     def name(cls) -> str:
         return "rocketmq_log"
 
+    @plainly
     def schema(self) -> StructType:
         from .. import options as known
         from ..schema import spark_schema, with_metadata
@@ -40,6 +42,7 @@ class LogDataSource(Shipped, DataSource):
         options = known.parse(known.LogOptions, self.options)
         return with_metadata(spark_schema(options.columns), known.to_metadata((known.LogOptions,), self.options))
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         from .. import options as known
         from ..schema import arrow_schema, metadata_of
@@ -58,6 +61,7 @@ class LogReader(Shipped, DataSourceReader):
         # Not a method: see PushFilters.
         self.pushFilters = PushFilters(self)  # type: ignore[method-assign]  # on purpose
 
+    @plainly
     def push(self, filters: list[Filter]) -> Sequence[Filter]:
         """Take over filters; returns those that Spark must apply."""
         from .filters import push
@@ -65,12 +69,14 @@ class LogReader(Shipped, DataSourceReader):
         self._filters, handed_back = push(filters, self._options)
         return handed_back
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
         from .filters import LogFilters
         from .plan import plan
 
         return [*plan(self._options, self._filters or LogFilters())]
 
+    @plainly_each
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         from .plan import LogPart, PlacesPart, QueuePart
         from .reader import read
