@@ -173,6 +173,16 @@ def test_a_prompt_says_what_to_type_and_has_topics_as_views(topics):
     assert [line for line in noise if "incubator" not in line] == []
 
 
+def test_a_prompt_shows_the_first_of_many_rows_without_noise(topics):
+    topic = topics.new(1)
+    topics.send(topic, [bytes(1 << 20)] * 40)  # more than sockets hold
+    typed = f'sql("SELECT queueOffset, body FROM `{topic}`").show(1)\nsql("SELECT * FROM `{topic}` LIMIT 1").count()\n'
+    done = outside("shell", "--namesrv", topics.cluster.namesrv, *LOCAL, text=typed)
+    assert "only showing top 1 row" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipeError" not in done.stderr
+
+
 def test_the_doctor_prints_what_it_finds_and_exits_by_it(topics, capfd):
     assert main(["doctor", "--namesrv", topics.cluster.namesrv, *LOCAL]) == 0
     assert capfd.readouterr().out.endswith("all is well\n")

@@ -408,7 +408,7 @@ class LogOptions:
     )
     partition_bytes: int = opt("partitionBytes", size, 128 << 20, "Bytes of the log per task.")
     broker_name: str | None = opt(
-        "brokerName", text, None, "Value of the brokerName column; a store does not know its broker."
+        "brokerName", text, None, "Value of the brokerName column, if it cannot be found in the store's config."
     )
     on_corrupt: str = opt(
         "onCorrupt",

@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+import traceback
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyromq.errors import PyroMQError
 
@@ -43,6 +44,7 @@ def plainly_each(method: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        _expect_hang_up()
         try:
             yield from method(*args, **kwargs)
         except PyroMQError:
@@ -53,6 +55,24 @@ def plainly_each(method: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
 
 
 def _hide_stack() -> None:
+    if _is_worker():
+        os.environ[_HIDE] = "1"  # it reports one error and ends
+
+
+def _expect_hang_up() -> None:
+    """Keep a worker quiet when Spark has enough rows: after `show` or LIMIT it hangs up, and the worker prints that."""
+    if not _is_worker() or hasattr(traceback.print_exc, "__wrapped__"):
+        return
+    plain = traceback.print_exc
+
+    @functools.wraps(plain)
+    def print_exc(*args: Any, **kwargs: Any) -> None:
+        if not isinstance(sys.exc_info()[1], BrokenPipeError):
+            plain(*args, **kwargs)
+
+    traceback.print_exc = print_exc
+
+
+def _is_worker() -> bool:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if spec is not None and spec.name.startswith("pyspark."):  # a worker, which reports one error and ends
-        os.environ[_HIDE] = "1"
+    return spec is not None and spec.name.startswith("pyspark.")

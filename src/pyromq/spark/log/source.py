@@ -7,9 +7,13 @@ Executors must see the files: a shared file system, a replica's disk, a snapshot
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from pyromq.errors import ConfigError
 
 from ..plain_errors import plainly, plainly_each
 from ..push_filters import PushFilters
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter, InputPartition
+    from pyspark.sql.datasource import DataSourceStreamReader, Filter, InputPartition
     from pyspark.sql.types import StructType
 
     from ..options import LogOptions
@@ -46,9 +50,23 @@ class LogDataSource(Shipped, DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from .. import options as known
         from ..schema import arrow_schema, metadata_of
+        from .store_facts import broker_name
 
         given = known.from_table(known.LogOptions, self.options, metadata_of(schema))
-        return LogReader(known.parse(known.LogOptions, given), arrow_schema(schema))
+        options = known.parse(known.LogOptions, given)
+        if options.broker_name is None:
+            options = replace(options, broker_name=broker_name(Path(options.path)))
+        return LogReader(options, arrow_schema(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from ..refused_stream import RefusedStream
+
+        return RefusedStream(
+            ConfigError(
+                "rocketmq_log is for batch reads: stream the topic with the format rocketmq, from its first message on "
+                "with startingOffsets=earliest"
+            )
+        )
 
 
 class LogReader(Shipped, DataSourceReader):

@@ -68,7 +68,11 @@ def _matching(spark: SparkSession, given: dict[str, str], pattern: str) -> list[
         wanted = re.compile(pattern)
     except re.error as exc:
         raise ConfigError(f"pattern must be a regular expression ({exc}), not {pattern!r}") from exc
-    return [topic for topic in user_topics(spark, given) if wanted.fullmatch(topic)]
+    topics = user_topics(spark, given)
+    found = [topic for topic in topics if wanted.fullmatch(topic)]
+    if topics and not found:
+        logger.warning("no topic matches %s, so there is no view; there are %d topics", pattern, len(topics))
+    return found
 
 
 def _options(spark: SparkSession, topic: str, namesrv: str | None, options: dict[str, object]) -> dict[str, Any]:

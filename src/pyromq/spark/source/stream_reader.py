@@ -177,6 +177,9 @@ class StreamPlanner:
 
     async def _find_initial(self) -> StreamOffset:
         sight = await self._metadata.look_hard()
+        pattern = self._options.subscribe_pattern
+        if pattern is not None and not sight.queues:
+            logger.warning("subscribePattern %s matches no topic yet; waiting for one", pattern.pattern)
         default = "latest" if self._history is None else "earliest"
         starts = await offset_range.starts(self._metadata, self._options, sight.bounds, default=default)
         if self._history is not None and default == (self._options.starting_offsets or default):
