@@ -11,6 +11,7 @@ this is tried again with the text cast to bytes, which encodes it as UTF-8.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from ..options import TABLE_METADATA
 from ..schema import metadata_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
 _NAME = r"(?:`((?:[^`]|``)+)`|([^\W\d]\w*))"
@@ -36,7 +39,7 @@ _KEPT_IN = "_pyromq_statements"
 class _View:
     """A view of ours. `plan` identifies what Spark knows under its name since it was first read."""
 
-    create: str
+    create: Callable[[], object]
     plan: int | None = None
 
 
@@ -62,10 +65,11 @@ class Statements:
                 setattr(spark, name, getattr(found, name))
         return found
 
-    def create_view(self, name: str, statement: str) -> None:
-        """Create a view that sees new messages whenever it is read."""
-        self._sql(statement)
-        self._views[name.lower()] = _View(statement)
+    def create_view(self, name: str, create: str | Callable[[], object]) -> None:
+        """Create a view, by a statement or a call, and again before each later read: it sees new messages."""
+        made = functools.partial(self._sql, create) if isinstance(create, str) else create
+        made()
+        self._views[name.lower()] = _View(made)
 
     def sql(self, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:
         """As `SparkSession.sql`."""
@@ -95,7 +99,7 @@ class Statements:
             view = self._views[name]
             now = self._plan_of(name)
             if view.plan is not None and now == view.plan:
-                self._sql(view.create)
+                view.create()
                 now = self._plan_of(name)
             elif view.plan is not None:
                 # Somebody replaced or dropped it.
