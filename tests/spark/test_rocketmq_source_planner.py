@@ -330,6 +330,25 @@ def test_an_idle_query_asks_brokers_a_few_times_a_second(topics, planner_for):
     assert len(asked) <= 16 + 2 * 10
 
 
+def test_what_would_silently_read_nothing_is_refused_or_told(topics, options_for, planner_for, caplog):
+    topic = topics.new(1)
+    topics.send(topic, [b"x"])
+    no_topic = known.parse(known.SourceOptions, {"namesrv": topics.cluster.namesrv, "subscribePattern": "no-such-.*"})
+    with pytest.raises(ConfigError, match=r"subscribePattern no-such-\.\* matches no topic of"):
+        tasks(no_topic, Pushed())
+    planner = StreamPlanner(no_topic)
+    try:
+        assert planner.initial().ends == {}
+    finally:
+        planner.close()
+    assert "subscribePattern no-such-.* matches no topic yet; waiting for one" in caplog.text
+    given = {"namesrv": topics.cluster.namesrv, "assign": json.dumps({topic: {"broker-a": [0, 7]}})}
+    with pytest.raises(ConfigError, match=f"assign: there is no queue 7 of {topic} on broker-a"):
+        tasks(known.parse(known.SourceOptions, given), Pushed())
+    assert tasks(options_for(topic, startingTimestamp="2999-01-01"), Pushed()) == []
+    assert "startingTimestamp: nothing was stored at 2999-01-01" in caplog.text
+
+
 def test_system_topics_do_not_match_a_pattern(topics, planner_for, options_for):
     one, other = topics.new(1), topics.new(1)
     given = {"namesrv": topics.cluster.namesrv, "subscribePattern": "topic-.*|.*TRACE.*|TBW.*|broker.*"}

@@ -66,7 +66,9 @@ def session(
 
 
 def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = False) -> None:
-    """Enable PyroMQ in an existing session: its formats, and filters that reach the broker.
+    """Enable PyroMQ in an existing session: its formats, views that see new messages, text as a body in `INSERT`.
+
+    Filters reach the broker if this Spark keeps those of one scan from another; up to 4.3 it does not.
 
     `by_value` sends the package to executors that lack it, for this session. It is pure Python; what it imports
     (pyarrow, numpy, msgspec, lz4, zstandard) must be there. Streams are planned on the driver, which must have it. With
@@ -163,10 +165,9 @@ def register_topics(
 ) -> list[str]:
     """Create a temporary view for every topic whose whole name matches `pattern`; returns the names.
 
-    Retry, dead-letter and system topics get none. `SELECT` reads a topic, `INSERT INTO` sends to it. Spark plans the
-    read of a view once: call this again to see what was sent after its first `SELECT`. Names with a hyphen
-    need backticks. `options` are those of the format `rocketmq`, for all of them; secrets are refused, since a view
-    shows its options.
+    Retry, dead-letter and system topics get none. `SELECT` reads a topic, with what was sent until then, `INSERT INTO`
+    sends to it. Names with a hyphen need backticks. `options` are those of the format `rocketmq`, for all of them;
+    secrets are refused, since a view shows its options.
 
     With `lake`, the root of a lake, archived topics also get the views `<topic>_lake` and `<topic>_all`: what is
     archived, and history and live as one. They show what is there when they are queried. With `pin` they stay at what

@@ -408,7 +408,7 @@ class LogOptions:
     )
     partition_bytes: int = opt("partitionBytes", size, 128 << 20, "Bytes of the log per task.")
     broker_name: str | None = opt(
-        "brokerName", text, None, "Value of the brokerName column; a store does not know its broker."
+        "brokerName", text, None, "Value of the brokerName column, if it cannot be found in the store's config."
     )
     on_corrupt: str = opt(
         "onCorrupt",
@@ -551,8 +551,9 @@ def _value(info: OptionInfo, key: str, value: str) -> Any:
         return info.parse(stripped)
     except ValueError as exc:
         said = "" if info.secret else f", not {value[:80]!r}"
-        # Without the cause if that could quote the value.
-        raise ConfigError(f"option {key} must be {exc}{said}") from (None if info.secret else exc)
+        # Without the cause if that could quote the value. Spark makes all keys lower-case.
+        spelt = next(name for name in (info.key, *info.aliases) if name.lower() == key.lower())
+        raise ConfigError(f"option {spelt} must be {exc}{said}") from (None if info.secret else exc)
 
 
 def _is_lakes_own(key: str) -> bool:

@@ -192,6 +192,10 @@ def _failures(file: Path | None = None) -> Iterator[None]:
         trace = exc.__traceback__
         while trace is not None and file is not None and trace.tb_frame.f_code.co_filename != str(file):
             trace = trace.tb_next
+        if (ours := our_words(str(exc))) is not None:
+            # Spark wraps our sentence in its own words and stacks, which say nothing that the user could change.
+            where = f" ({file}, line {trace.tb_lineno})" if trace is not None and file is not None else ""
+            raise serving.failure("spark", PyroMQError(f"{ours}{where}"), FAILED) from exc
         traceback.print_exception(exc.with_traceback(trace or exc.__traceback__))
         raise typer.Exit(FAILED) from exc
 

@@ -1,13 +1,14 @@
 """Views of the lake: `<topic>_lake`, what is archived, and `<topic>_all`, history and live as one.
 
-Spark plans the read of a view anew with each query only if there is a filter to hand down, so each of these views has
-one that lets everything through. A query therefore sees the newest version and the newest messages, and both halves of
-`<topic>_all` are of one version. With `pin`, views stay at the versions of their making, and Spark reads
-the files itself, columns that nobody asks for left out: faster for one query, stale for the next.
+Spark plans the read of a view once, so these are made again for each statement that reads them again. A query therefore
+sees the newest version and the newest messages, and both halves of `<topic>_all` are of one version. With `pin`, views
+stay at the versions of their making, and Spark reads the files itself, columns that nobody asks for left out: faster
+for one query, stale for the next.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from pyspark.errors import PySparkException
 
 from ..options import SourceOptions, parse
 from ..sessions.connect import is_connect
+from ..sessions.statements import Statements
 from .history import History
 from .layout import table_name
 from .storage import Storage
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LAKE, ALL = "_lake", "_all"
-_EVERYTHING = "queueOffset >= 0"
 
 
 def register(
@@ -53,25 +54,31 @@ def register(
         settings = lake_settings(lake, name, lake_options)
         live = {**given, **settings, "subscribe": topic}
         try:
-            frames = _pinned(spark, live) if pin else _fresh(spark, live, settings)
+            if pin:
+                for suffix, frame in zip((LAKE, ALL), _pinned(spark, live), strict=True):
+                    frame.createOrReplaceTempView(f"`{topic}{suffix}`")
+            else:
+                _keep_fresh(spark, topic, live, settings)
         except PySparkException as exc:
             # Through Connect, only the server knows which topics have a table.
             if not is_connect(spark):
                 raise
             logger.info("topic %s has no views of the lake: %s", topic, str(exc).partition("\n")[0])
             continue
-        for suffix, frame in zip((LAKE, ALL), frames, strict=True):
-            frame.createOrReplaceTempView(f"`{topic}{suffix}`")
-            made.append(f"{topic}{suffix}")
+        made += [f"{topic}{LAKE}", f"{topic}{ALL}"]
     return made
 
 
-def _fresh(spark: SparkSession, live: Mapping[str, str], settings: Mapping[str, str]) -> tuple[DataFrame, DataFrame]:
+def _keep_fresh(spark: SparkSession, topic: str, live: Mapping[str, str], settings: Mapping[str, str]) -> None:
     kept = ("lake.root", "lake.name", "lake.format")
     own = {key if key in kept else key.removeprefix("lake."): value for key, value in settings.items()}
-    past = spark.read.format("rocketmq_lake").options(**own).load()
-    both = spark.read.format("rocketmq").options(**{**live, "lake.history": "true"}).load()
-    return past.where(_EVERYTHING), both.where(_EVERYTHING)
+    both = {**live, "lake.history": "true"}
+    for name, kind, options in ((f"{topic}{LAKE}", "rocketmq_lake", own), (f"{topic}{ALL}", "rocketmq", both)):
+        Statements.of(spark).create_view(name, functools.partial(_create, spark, name, kind, options))
+
+
+def _create(spark: SparkSession, name: str, kind: str, options: Mapping[str, str]) -> None:
+    spark.read.format(kind).options(**options).load().createOrReplaceTempView(f"`{name}`")
 
 
 def _pinned(spark: SparkSession, live: Mapping[str, str]) -> tuple[DataFrame, DataFrame]:

@@ -12,6 +12,7 @@ from ..meta.cluster_rows import user_topics
 from ..option_values import declared
 from ..options import ConnectionOptions
 from .session import namesrv_of
+from .statements import Statements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +53,8 @@ def register_topics(
             continue
         pairs = ", ".join(f"{_quoted(key)} {_quoted(value)}" for key, value in {**given, "subscribe": topic}.items())
         # This kind of view, not one of a DataFrame, lets INSERT INTO write to the topic.
-        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{topic}` USING rocketmq OPTIONS ({pairs})")
+        create = f"CREATE OR REPLACE TEMPORARY VIEW `{topic}` USING rocketmq OPTIONS ({pairs})"
+        Statements.of(spark).create_view(topic, create)
     if lake is None:
         return list(made.values())
     from ..lake.views import register
@@ -66,7 +68,11 @@ def _matching(spark: SparkSession, given: dict[str, str], pattern: str) -> list[
         wanted = re.compile(pattern)
     except re.error as exc:
         raise ConfigError(f"pattern must be a regular expression ({exc}), not {pattern!r}") from exc
-    return [topic for topic in user_topics(spark, given) if wanted.fullmatch(topic)]
+    topics = user_topics(spark, given)
+    found = [topic for topic in topics if wanted.fullmatch(topic)]
+    if topics and not found:
+        logger.warning("no topic matches %s, so there is no view; there are %d topics", pattern, len(topics))
+    return found
 
 
 def _options(spark: SparkSession, topic: str, namesrv: str | None, options: dict[str, object]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pyromq.client.producer.send_result import STATUS_BY_CODE
 from pyromq.errors import ConfigError, broker_error
 
 from ..blocking_client import Link
+from ..plain_errors import plainly
 from ..shipping import Shipped
 from . import identity as task_identity
 from .columns import sink_columns
@@ -77,6 +78,7 @@ class RocketMQWriter(Shipped, DataSourceArrowWriter):
     def __init__(self, made: SinkPlan) -> None:
         self._plan = made
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return write(self._plan, iterator)
 
@@ -93,6 +95,7 @@ class RocketMQStreamWriter(Shipped, DataSourceStreamArrowWriter):
     def __init__(self, made: SinkPlan) -> None:
         self._plan = made
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return write(self._plan, iterator)
 

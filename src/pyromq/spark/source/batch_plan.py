@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pyromq.errors import ConfigError
+
 from ..blocking_client import Link
 from . import offset_range
 from .broker_metadata import BrokerMetadata
@@ -73,6 +75,8 @@ async def _tasks(
 ) -> list[PullPart]:
     sight = metadata.last if archived is not None else await metadata.look_hard()
     bounds = sight.bounds
+    if not sight.queues and options.subscribe_pattern is not None:
+        raise ConfigError(f"subscribePattern {options.subscribe_pattern.pattern} matches no topic of {options.namesrv}")
     if options.sql is not None:
         await check_sql(metadata.link, metadata.group, options.sql, bounds)
     starts = await offset_range.starts(metadata, options, bounds, default="earliest")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from pyromq.client import AdminClient
-from pyromq.errors import NoPermission, PyroMQError, RemoteProtocolError, RouteNotFound
+from pyromq.errors import ConfigError, NoPermission, PyroMQError, RemoteProtocolError, RouteNotFound
 from pyromq.protocol.bodies import TopicStatsTable
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import Command
@@ -117,6 +117,8 @@ class BrokerMetadata:
         if sight.absent:
             topic = min(sight.absent)
             raise RouteNotFound(f"{topic}: no broker has this topic, says name server {self._options.namesrv}")
+        if self._options.assign is not None and (unknown := self._options.assign - sight.queues):
+            raise ConfigError(f"assign: there is no {', no '.join(sorted(map(place, unknown)))}")
         return sight
 
     # Queues

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from pyromq.errors import OffsetOutOfRange, PyroMQError, RouteNotFound, TopicNotFound
 
 from ..blocking_client import Link, Reach
+from ..plain_errors import plainly, plainly_each
 from ..refused import is_refused
 from ..shipping import Shipped
 from . import offset_range
@@ -70,9 +71,11 @@ class RocketMQStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvail
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner": None}
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:
         return self.planner.initial().to_json()
 
+    @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before = StreamOffset.from_json(start)
         after = self.planner.latest(before, limit)
@@ -88,16 +91,20 @@ class RocketMQStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvail
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:
         seen = self.planner.seen()
         return StreamOffset(seen).to_json() if seen else None
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:
         self.planner.pin()
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [*self.planner.tasks(StreamOffset.from_json(start), StreamOffset.from_json(end))]
 
+    @plainly_each
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         return read_part(partition, self._options, self._schema)
 
@@ -170,6 +177,9 @@ class StreamPlanner:
 
     async def _find_initial(self) -> StreamOffset:
         sight = await self._metadata.look_hard()
+        pattern = self._options.subscribe_pattern
+        if pattern is not None and not sight.queues:
+            logger.warning("subscribePattern %s matches no topic yet; waiting for one", pattern.pattern)
         default = "latest" if self._history is None else "earliest"
         starts = await offset_range.starts(self._metadata, self._options, sight.bounds, default=default)
         if self._history is not None and default == (self._options.starting_offsets or default):
