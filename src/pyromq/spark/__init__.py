@@ -24,6 +24,7 @@ if _TYPE_CHECKING:
 
     from .lake.archive import ArchiveSummary
     from .lake.headroom import Headroom
+    from .pipelines.runner import Result
     from .sessions.descriptions import TopicDescription
     from .sessions.diagnosis import Diagnosis
     from .source.lag_listener import BatchProgress
@@ -38,6 +39,7 @@ __all__ = [
     "headroom",
     "read",
     "register_topics",
+    "run_pipelines",
     "session",
     "stream",
     "unified",
@@ -228,6 +230,24 @@ def archive(spark: SparkSession, topics: Sequence[str], *, root: str, **options:
     from .lake.archive import archive as archived
 
     return archived(spark, topics, root=root, **options)
+
+
+def run_pipelines(
+    spark: SparkSession,
+    file: str,
+    *,
+    once: bool = True,
+    namesrv: str | None = None,
+    say: Callable[[object], None] = print,
+) -> list[Result]:
+    """Run the pipelines of a YAML file, as `pyromq spark run` does, in your own session or a program that you submit.
+
+    `once` runs each to its end, one after the other; otherwise they go on side by side for ever. `say` is told
+    progress and summaries. Raises ConfigError for a file that is wrong; what failed is in the results.
+    """
+    from .pipelines.runner import run_file
+
+    return run_file(spark, file, once=once, namesrv=namesrv, say=say)
 
 
 def LagListener(report: Callable[[BatchProgress], None] | None = None) -> _LagListener:

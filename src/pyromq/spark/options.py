@@ -36,6 +36,7 @@ from .option_values import (
     offsets_or,
     opt,
     pattern,
+    rate,
     size,
     text,
 )
@@ -341,6 +342,9 @@ class SinkOptions(ConnectionOptions):
     )
     dedup_lookback: float = opt(
         "dedupLookback", duration, 600.0, "With effectively-once: how far back to look for messages already sent."
+    )
+    rows_per_second: float | None = opt(
+        "rowsPerSecond", rate, None, "Rows that each task sends in a second, at most; as fast as possible by default."
     )
     max_message_bytes: int = opt(
         "maxMessageBytes", size, 4 << 20, "Larger bodies count as bad rows; brokers have a limit of their own."

@@ -196,11 +196,11 @@ class Sends:
         if request.size >= request.most:
             await self._begin(lane)
         elif self._open_bytes > self._most_open:
-            await self._begin_all()
+            await self.send_open()
 
     async def finish(self) -> None:
         """Return once all are acknowledged; raises if that fails."""
-        await self._begin_all()
+        await self.send_open()
         while self._under_way:
             await asyncio.wait(self._under_way)
         self._check()
@@ -229,7 +229,8 @@ class Sends:
 
     # Sending
 
-    async def _begin_all(self) -> None:
+    async def send_open(self) -> None:
+        """Send what waits for more to be sent with."""
         for lane in tuple(self._open):
             await self._begin(lane)
 
