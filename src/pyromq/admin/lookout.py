@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 # Topics without readers that are asked for at each look.
 IN_TURN = 32
+# Seconds over which a lag grows or shrinks; over less it jumps with every commit.
+_TREND = 60.0
 # A broker that is gone for so long is not coming back: it is no longer listed.
 _FORGET = 24 * 3600.0
 
@@ -154,31 +156,25 @@ class _Ends:
 
 
 @dataclass(slots=True)
-class _Rate:
-    """How fast a number grows, between the last two looks that had it."""
-
-    at: float
-    value: int
-    rate: float | None = None
-
-    def next(self, at: float, value: int) -> _Rate:
-        if at <= self.at:
-            return self
-        return _Rate(at, value, (value - self.value) / (at - self.at))
-
-
-@dataclass(slots=True)
 class _Rates:
-    table: dict[str, _Rate] = field(default_factory=dict)
+    """How fast numbers grow, over the last `window` seconds; at least between the last two looks."""
+
+    window: float = 0.0
+    table: dict[str, deque[tuple[float, int]]] = field(default_factory=dict)
 
     def see(self, name: str, at: float, value: int) -> float | None:
-        before = self.table.get(name)
-        seen = self.table[name] = _Rate(at, value) if before is None else before.next(at, value)
-        return seen.rate
+        """The rate, None at the first sight."""
+        seen = self.table.setdefault(name, deque())
+        if not seen or at > seen[-1][0]:
+            seen.append((at, value))
+        while len(seen) > 2 and seen[1][0] <= at - self.window:
+            seen.popleft()
+        (began, first), (ended, last) = seen[0], seen[-1]
+        return (last - first) / (ended - began) if ended > began else None
 
     def keep(self, names: Iterable[str]) -> None:
         wanted = set(names)
-        self.table = {name: rate for name, rate in self.table.items() if name in wanted}
+        self.table = {name: seen for name, seen in self.table.items() if name in wanted}
 
 
 class Lookout:
@@ -196,7 +192,7 @@ class Lookout:
         self._stats: dict[str, _Kept[ConsumeStatsList]] = {}
         self._ends: dict[str, _Ends] = {}
         self._turn: deque[str] = deque()
-        self._came, self._went, self._lags = _Rates(), _Rates(), _Rates()
+        self._came, self._went, self._lags = _Rates(), _Rates(), _Rates(_TREND)
 
     async def look(self) -> Snapshot:
         """Ask everyone. Never fails because of a server: those that do not answer are in `missing`."""

@@ -56,7 +56,7 @@ async def group(ask: Asked) -> Response:
         except ConsumerNotOnline as exc:
             error = str(exc)
     topics: dict[str, list[Any]] = {}
-    for row in lag.rows if lag else ():
+    for row in sorted(lag.rows, key=lambda row: row.topic == frame["retry"]) if lag else ():
         topics.setdefault(row.topic, []).append(row)
     worst = max((row.lag or 0 for row in lag.rows), default=0) if lag else 0
     values = {"lag": lag, "error": error, "topics": topics, "worst": worst, "span": span_of(ask)}

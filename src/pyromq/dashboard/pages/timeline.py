@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 WIDTH = 860
 _LEFT = 230
-_RIGHT = 90
+_RIGHT = 140
 _ROW = 30
 
 

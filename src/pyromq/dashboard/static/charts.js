@@ -65,11 +65,12 @@ class Chart {
     const whole = (u, min, max) => [0, max > 0 ? max * 1.12 : 1];
     this.plot = new uPlot({
       ...size,
+      padding: [8, two ? 4 : 12, 0, 0],
       legend: { show: false },
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
       scales: { x: { time: true }, y: { range: whole }, y2: { range: whole } },
       axes: [
-        { ...axis, space: 70, values: (u, ticks) => ticks.map((t) => new Date(t * 1000).toLocaleTimeString(root.lang, { hour: "2-digit", minute: "2-digit" })) },
+        { ...axis, size: 30, space: 80, values: (u, ticks) => ticks.map((t) => new Date(t * 1000).toLocaleTimeString(root.lang, { hour: "2-digit", minute: "2-digit" })) },
         { ...axis, size: 56, scale: "y", values: (u, ticks) => ticks.map((v) => this.units[0](v)) },
         ...(two ? [{ ...axis, size: 56, side: 1, scale: "y2", grid: { show: false }, values: (u, ticks) => ticks.map((v) => this.units[1](v)) }] : []),
       ],

@@ -62,7 +62,7 @@ def span(seconds: float | None) -> str | Markup:
     for limit, unit in ((86400 * 2, "d"), (5400, "h"), (90, "min")):
         if seconds >= limit:
             scaled = seconds / {"d": 86400, "h": 3600, "min": 60}[unit]
-            return f"{scaled:.3g} {unit}" if scaled < 100 else f"{scaled:.0f} {unit}"
+            return f"{scaled:.1f}".removesuffix(".0") + f" {unit}" if scaled < 10 else f"{scaled:.0f} {unit}"
     if seconds == 0:
         return "0 s"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
@@ -104,6 +104,11 @@ def dash(value: object) -> str | Markup:
     return NOTHING if value is None or value == "" else escape(str(value))
 
 
+def short_id(text: str) -> str:
+    """Ids of one producer differ at their end; the whole one is in the title."""
+    return text if len(text) <= 20 else f"{text[:4]}…{text[-12:]}"
+
+
 def seg(text: str) -> str:
     """A name as one segment of a path."""
     return quote(str(text), safe="")
@@ -111,6 +116,7 @@ def seg(text: str) -> str:
 
 FILTERS = {
     "seg": seg,
+    "short_id": short_id,
     "number": number,
     "short": short_number,
     "rate": rate,
