@@ -3,8 +3,9 @@
 A name server and a broker start inside this program. Orders, payments and reminders are sent, some orders in
 transactions of which a part is rolled back. Two members of one group keep the books, and one order in a thousand is
 handled only at the second attempt; a third consumer gets what an SQL expression selects, a fourth gets reminders once
-they are due. Meanwhile Spark joins the topics `orders` and `payments` into the topic `paid-orders`, and that one into a
-table. At the end: what was sold, and whether the books and Spark agree.
+they are due. Meanwhile Spark archives orders and payments in tables of a lake, joins the topics `orders` and `payments`
+into the topic `paid-orders`, and that one into a table. At the end: what was sold, whether the books and Spark agree,
+and orders as one table of history and live, since the last of them came after the archive.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from examples import bookkeeping
 from examples.bookkeeping import Books
-from examples.demo_report import Figures, Product, print_report, write_page
+from examples.demo_report import Channel, Figures, Product, print_report, write_page
 from examples.shop import Order, Sale, order_message, sales
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -42,6 +43,8 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[1]
 TOPICS = ("orders", "payments", "reminders", "paid-orders")
+ARCHIVED = ("orders", "payments")
+LAKE = "lake"
 PIPELINE_GROUPS = ("spark-paid", "spark-revenue")
 CHECKOUTS = 50  # orders in transactions; every fifth customer changes his mind
 # By default a failed message comes back after ten seconds; here after one.
@@ -74,6 +77,7 @@ class Demo:
         self.books = Books()
         self.console = console
         self.committed = 0
+        self.archived = 0
         self.facts: list[tuple[str, str]] = []
         columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self.progress = Progress(*columns, console=console)
@@ -161,13 +165,52 @@ class Demo:
 
     # Spark
 
-    async def pipeline(self, starting: Coroutine[Any, Any, SparkSession], namesrv: str, folder: Path) -> list[Product]:
-        """Run both queries until they have read everything, and return the table."""
-        from examples import pipeline
+    async def archive(self, starting: Coroutine[Any, Any, SparkSession], folder: Path) -> SparkSession:
+        """Put what was sent until now into the lake."""
+        from pyromq.spark.lake.archive import ArchiveProgress, archive
 
         waiting = self.progress.add_task("Spark starts", total=1)
         spark = await starting
         self.progress.update(waiting, completed=1)
+        task = self.progress.add_task("archiving", total=len(self.sales) + self.payments)
+        rows: dict[str, int] = {}
+
+        def show(at: ArchiveProgress) -> None:
+            rows[at.topic] = at.rows
+            self.progress.update(task, completed=sum(rows.values()))
+
+        done = await in_spark_thread(archive, spark, ARCHIVED, root=str(folder / LAKE), once=True, progress=show)
+        if not done.is_complete:
+            raise RuntimeError(f"the archive is not complete: {done}")
+        self.archived = done.rows
+        self.progress.update(task, completed=done.rows)
+        size = f"{done.files} files of {done.bytes / 1e6:,.1f} MB"
+        self.facts.append(("archived", f"{done.rows:,} orders and payments in {len(ARCHIVED)} Delta tables, {size}"))
+        return spark
+
+    async def history_and_live(self, spark: SparkSession, folder: Path) -> list[Channel]:
+        """Orders by channel, as one table: those in the lake, and those that came since."""
+        from pyromq import spark as mq
+
+        def ask() -> list[Channel]:
+            mq.register_topics(spark, pattern="orders", lake=str(folder / LAKE))
+            counts = [
+                spark.sql(f"SELECT properties['channel'] AS channel, count(*) AS orders FROM {view} GROUP BY channel")
+                for view in ("orders_all", "orders_lake")
+            ]
+            every, archived = ({row["channel"]: row["orders"] for row in frame.collect()} for frame in counts)
+            return [Channel(name, archived.get(name, 0), every[name]) for name in sorted(every)]
+
+        found = await in_spark_thread(ask)
+        history, both = sum(each.archived for each in found), sum(each.orders for each in found)
+        said = f"{history:,} orders in the lake, {both - history:,} live, {both:,} as one table"
+        self.facts.append(("history and live", said))
+        return found
+
+    async def pipeline(self, spark: SparkSession, namesrv: str, folder: Path) -> list[Product]:
+        """Run both queries until they have read everything, and return the table."""
+        from examples import pipeline
+
         began = time.perf_counter()
         queries = [
             await in_spark_thread(start, spark, namesrv, folder) for start in (pipeline.paid_orders, pipeline.revenue)
@@ -244,35 +287,45 @@ async def main(orders: int, report: Path, keep: bool, console: Console) -> bool:
             async with AsyncExitStack() as reading:
                 for consumer in demo.consumers(namesrv):
                     await reading.enter_async_context(consumer)
-                await demo.check_out(namesrv)
                 await demo.produce(namesrv)
-                _, table = await asyncio.gather(demo.keep_books(), demo.pipeline(_awaited(spark), namesrv, folder))
+                session = await demo.archive(_awaited(spark), folder)
+                await demo.check_out(namesrv)
+                _, table = await asyncio.gather(demo.keep_books(), demo.pipeline(session, namesrv, folder))
+                channels = await demo.history_and_live(session, folder)
         async with AdminClient(namesrv) as admin:
             left = {group: await _lag(admin, group) for group in (bookkeeping.GROUP, "gifts", *PIPELINE_GROUPS)}
         agree = demo.agree(table)
+        whole = sum(channel.orders for channel in channels) == demo.orders
         demo.facts += [
             ("left to be read", ", ".join(f"{group} {count}" for group, count in left.items())),
             ("the books and Spark", "agree" if agree else "DO NOT AGREE"),
+            *([] if whole else [("history and live", "ARE NOT ALL ORDERS")]),
             ("time", f"{time.perf_counter() - began:.1f} s"),
         ]
-        figures = Figures(table, demo.facts)
+        figures = Figures(table, demo.facts, channels)
         print_report(figures, console)
         write_page(figures, report)
         console.print(f"as a page: {report}")
         if keep:
-            _say_how_to_look(namesrv, cluster.folder, console)
+            _say_how_to_look(namesrv, cluster.folder, folder / LAKE, console)
             await asyncio.Event().wait()
-        await in_spark_thread((await _awaited(spark)).stop)
-    return agree and not any(left.values())
+        await in_spark_thread(session.stop)
+    return agree and whole and not any(left.values())
 
 
 async def _awaited(future: asyncio.Future[SparkSession]) -> SparkSession:
     return await future
 
 
-def _say_how_to_look(namesrv: str, folder: Path, console: Console) -> None:
+def _say_how_to_look(namesrv: str, folder: Path, lake: Path, console: Console) -> None:
     console.print(f"still up, data in {folder}; Ctrl-C stops it. In another terminal:")
-    for command in (f"topic list -n {namesrv}", f"group lag bookkeeping -n {namesrv}", f"spark shell -n {namesrv}"):
+    sql = f'sql "select tags, count(*) from orders_all group by tags" --lake {lake} -n {namesrv}'
+    for command in (
+        f"topic list -n {namesrv}",
+        f"group lag bookkeeping -n {namesrv}",
+        f"spark shell -n {namesrv}",
+        sql,
+    ):
         console.print(f"  .venv/bin/pyromq {command}", soft_wrap=True)
 
 

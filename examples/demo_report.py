@@ -26,11 +26,21 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
+class Channel:
+    """Orders by where they came from: all of them, and those that are archived."""
+
+    name: str
+    archived: int
+    orders: int
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """What is worth knowing about a run."""
 
     products: Sequence[Product]  # the best first
     facts: Sequence[tuple[str, str]]  # what, and how much
+    channels: Sequence[Channel] = ()
 
     @property
     def best(self) -> float:
@@ -70,6 +80,10 @@ def page(figures: Figures) -> str:
   td {{ padding: .25rem .75rem .25rem 0; vertical-align: middle }}
   td.number {{ text-align: right; font-variant-numeric: tabular-nums }}
   td.bar {{ width: 55% }}
+  td.parts {{ width: 55% }}
+  td.parts div {{ display: flex; height: 1.1rem }}
+  td.parts div :first-child {{ background: var(--dim) }}
+  td.parts div :last-child {{ background: var(--bar); min-width: 2px }}
   td.bar div {{ background: var(--bar); height: 1.1rem; border-radius: 2px }}
   .dim {{ color: var(--dim) }}
   td.what {{ white-space: nowrap }}
@@ -77,6 +91,8 @@ def page(figures: Figures) -> str:
 <h1>A shop on PyroMQ and Spark</h1>
 <h2>Revenue by product</h2>
 <table>{"".join(_product_rows(figures))}</table>
+<h2>Orders by channel, history and live</h2>
+<table>{"".join(_channel_rows(figures))}</table>
 <h2>The run</h2>
 <table>{"".join(_fact_rows(figures))}</table>
 </html>
@@ -90,6 +106,17 @@ def _product_rows(figures: Figures) -> Iterator[str]:
             f'\n<tr><td>{html.escape(product.name)}</td><td class="bar"><div style="width: {width:.1f}%"></div></td>'
             f'<td class="number">{product.revenue:,.2f}</td>'
             f'<td class="number dim">{product.orders:,} orders</td></tr>'
+        )
+
+
+def _channel_rows(figures: Figures) -> Iterator[str]:
+    most = max((channel.orders for channel in figures.channels), default=1)
+    for channel in figures.channels:
+        live = channel.orders - channel.archived
+        parts = "".join(f'<span style="width: {100 * part / most:.1f}%"></span>' for part in (channel.archived, live))
+        yield (
+            f'\n<tr><td>{html.escape(channel.name)}</td><td class="parts"><div>{parts}</div></td>'
+            f'<td class="number">{channel.archived:,} in the lake</td><td class="number">{live:,} live</td></tr>'
         )
 
 

@@ -1,4 +1,4 @@
-"""The tables of options in docs/spark.md and docs/lake.md: made from the declarations, or compared (`--check`)."""
+"""The tables of options in docs/: made anew from the declarations, or compared with them (`--check`)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyromq.spark.lake.options import LakeOptions
 from pyromq.spark.meta.options import MetaOptions
 from pyromq.spark.option_values import OptionInfo, declared, duration, size
 from pyromq.spark.options import ConnectionOptions, LogOptions, SinkOptions, SourceOptions
+from pyromq.spark.pipelines import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "spark.md"
@@ -24,9 +25,12 @@ KINDS: dict[str, type] = {
 }
 LAKE_PAGE = ROOT / "docs" / "lake.md"
 LAKE_KINDS: dict[str, type] = {"decode": DecodeOptions, "lake": LakeOptions}
+PIPELINES_PAGE = ROOT / "docs" / "how-to" / "pipelines.md"
+PIPELINE_KINDS: dict[str, type] = dict(settings.KINDS)
 REQUIRED = frozenset(("namesrv", "path", "table"))
 
 _BLOCK = re.compile(r"(?<=<!-- options: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_SETTINGS = re.compile(r"(?<=<!-- settings: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _UNITS = ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k"))
 _TIMES = ((3600, "h"), (60, "m"), (1, "s"))
 
@@ -63,19 +67,21 @@ def shown(info: OptionInfo, default: object) -> str:
 
 def render(page: str) -> str:
     """`page` with its tables as they should be."""
+    page = _SETTINGS.sub(lambda found: f"{found[1]}{found[2]}{table(PIPELINE_KINDS[found[1]])}", page)
     return _BLOCK.sub(lambda found: f"{found[1]}{found[2]}{table({**KINDS, **LAKE_KINDS}[found[1]])}", page)
 
 
 def main(arguments: list[str]) -> int:
-    for path in (PAGE, LAKE_PAGE):
+    wrong = 0
+    for path in (PAGE, LAKE_PAGE, PIPELINES_PAGE):
         page = path.read_text()
         if arguments != ["--check"]:
             path.write_text(render(page))
         elif render(page) != page:
             name = path.relative_to(ROOT)
             print(f"{name} does not list the options as they are; python scripts/spark_options.py makes it do so")
-            return 1
-    return 0
+            wrong = 1
+    return wrong
 
 
 if __name__ == "__main__":

@@ -43,6 +43,22 @@ def are_dense(found: Mapping[tuple[str, int], list[int]], wanted: Collection[int
     return is_whole and (wanted is None or numbers == {*wanted})
 
 
+def iceberg_offsets(catalog: Mapping[str, str], name: str) -> dict[tuple[str, int], list[int]]:
+    """The same of an Iceberg table, as pyiceberg's own scan has it."""
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        table = load_catalog("lake", **catalog).load_table(f"rocketmq.{name}")
+    except NoSuchTableError:
+        return {}
+    rows = table.scan(selected_fields=("brokerName", "queueId", "queueOffset")).to_arrow().to_pylist()
+    found: dict[tuple[str, int], list[int]] = {}
+    for row in sorted(rows, key=lambda row: row["queueOffset"]):
+        found.setdefault((row["brokerName"], row["queueId"]), []).append(row["queueOffset"])
+    return found
+
+
 class Lake:
     """A lake in a folder, and the archive into it of one Spark and one cluster."""
 

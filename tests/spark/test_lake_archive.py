@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.spark.lake_kit import Lake, are_dense, offsets, query
+from tests.spark.lake_kit import Lake, are_dense, iceberg_offsets, offsets, query
 from tests.spark.messages import Topics, topics_in, until
 
 from pyromq.errors import ConfigError
@@ -119,8 +119,20 @@ def test_what_the_broker_deleted_is_a_gap_and_the_archive_goes_on(spark, tmp_pat
 
 
 @pytest.mark.scenario("spark 33")
-def test_two_archives_of_one_topic_double_nothing(lake, topics, monkeypatch):
+@pytest.mark.scenario("spark 38")
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_two_archives_of_one_topic_double_nothing(lake, topics, monkeypatch, kind):
     topic = topics.new(4)
+    catalog = {"type": "sql", "uri": f"sqlite:///{lake.folder}.db"}
+    options = {f"catalog.{key}": value for key, value in catalog.items()} if kind == "iceberg" else {}
+    if kind == "iceberg":
+        lake.folder.mkdir()
+
+    def found() -> dict[tuple[str, int], list[int]]:
+        if kind == "iceberg":
+            return iceberg_offsets(catalog, lake.table(topic).name)
+        return offsets(lake.table(topic))
+
     topics.send(topic, numbers(200))
     both = threading.Barrier(2)
     met: list[bool] = []
@@ -137,19 +149,21 @@ def test_two_archives_of_one_topic_double_nothing(lake, topics, monkeypatch):
     results: list[ArchiveSummary] = []
 
     def go_on() -> None:
-        results.append(lake.archive(topic, once=False, every=0.01, max_lag=0.01, stop=ends.is_set))
+        impatient = {"every": 0.01, "max_lag": 0.01, "stop": ends.is_set}
+        results.append(lake.archive(topic, once=False, lake_options=options, **impatient))
 
     threads = [threading.Thread(target=go_on) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for first in range(200, 1000, 200):
-        topics.send(topic, numbers(200, first))
-    until(lambda: sum(map(len, offsets(lake.table(topic)).values())) == 1000)
-    ends.set()
-    for thread in threads:
-        thread.join()
-    assert are_dense(offsets(lake.table(topic)))
-    assert sorted(int(body) for (body,) in query(lake.table(topic), "SELECT body FROM rows")) == list(range(1000))
+    try:
+        for first in range(200, 1000, 200):
+            topics.send(topic, numbers(200, first))
+        until(lambda: sum(map(len, found().values())) == 1000)
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()
+    assert are_dense(found(), range(4))
     assert sum(each.rows for each in results) == 1000
     assert sum(each.conflicts for each in results) >= 1
     assert not any(each.errors for each in results)

@@ -194,7 +194,7 @@ def test_an_archive_that_is_killed_again_and_again_has_every_message_once(worker
     try:
         with producing(topics, names, 0.1) as end:
             program.start()
-            for _ in range(rounds):
+            while kills.total() < rounds:
                 if chance.random() < 0.7:  # in the middle of some step, and not of the first one of all
                     before = len(program.steps)
                     until(lambda before=before: len(program.steps) > before or not program.runs, 120)  # type: ignore[misc]
@@ -214,7 +214,6 @@ def test_an_archive_that_is_killed_again_and_again_has_every_message_once(worker
     finally:
         program.kill()
     print(dict(kills), f"{count} messages per topic")
-    assert sum(kills.values()) == rounds
     for name in names:
         found = offsets(table(lake, name))
         assert are_dense(found), (seed, name)

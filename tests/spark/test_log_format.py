@@ -200,5 +200,14 @@ def test_the_files_of_a_running_broker_hold_the_rows_that_it_serves(spark):
         served = rows(spark.read.format("rocketmq").options(**topics.options(topic)).load())
         assert len(served) == 300
         for via in ("log", "queue", "auto"):
-            reader = spark.read.format("rocketmq_log").options(topics=topic, brokerName="broker-a", via=via)
+            reader = spark.read.format("rocketmq_log").options(topics=topic, via=via)  # the store tells whose it is
             assert rows(reader.load(str(cluster.folder / "broker-a"))) == served
+        with pytest.raises(Exception, match=rf"has no topic topik-1; did you mean {topic}\?"):
+            spark.read.format("rocketmq_log").option("topics", "topik-1").load(f"{cluster.folder}/broker-a").count()
+        with pytest.raises(Exception, match=f"but there are some below it: {cluster.folder}/broker-a"):
+            spark.read.format("rocketmq_log").load(str(cluster.folder)).count()
+        stream = spark.readStream.format("rocketmq_log").load(f"{cluster.folder}/broker-a")
+        with pytest.raises(
+            Exception, match="rocketmq_log is for batch reads: stream the topic with the format rocketmq"
+        ):
+            stream.writeStream.format("noop").start().awaitTermination(90)

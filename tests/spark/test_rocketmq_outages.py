@@ -1,102 +1,29 @@
-"""A stream whose broker or name server goes away and comes back: no failure, nothing lost, nothing twice."""
+"""A stream, or an archive, whose broker or name server goes away and comes back: no failure, nothing lost or twice."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.ports import free_port
+from tests.spark.lake_kit import Lake, are_dense, offsets
 from tests.spark.messages import bodies, until
+from tests.spark.outages_kit import Pair, is_answering
 
-from pyromq import broker, namesrv
 from pyromq.sync import AdminClient, Producer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyromq.spark.lake.archive import ArchiveProgress, ArchiveSummary
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 # Longer than a client believes a connection, shorter than a test may take. What the driver asks is asked anew all the
 # time, so an outage of a minute is this one, several times.
 OUTAGE = 8.0
-
-
-class Server:
-    """A server in a thread of its own, that can be stopped and started again with the same port and the same files."""
-
-    def __init__(self, make: Any) -> None:
-        self._make = make
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        started: Future[None] = Future()
-
-        async def live() -> None:
-            self._loop = asyncio.get_running_loop()
-            self._ended = asyncio.Event()
-            async with self._make():
-                started.set_result(None)
-                await self._ended.wait()
-
-        def work() -> None:
-            try:
-                asyncio.run(live())
-            except BaseException as exc:
-                if started.done():
-                    raise
-                started.set_exception(exc)
-
-        self._thread = threading.Thread(target=work, daemon=True)
-        self._thread.start()
-        started.result(60)
-
-    def stop(self) -> None:
-        if self._thread is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._ended.set)
-            self._thread.join()
-            self._thread = None
-
-
-class Pair:
-    """A name server and a broker, each with a life of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        first, second = free_port(), free_port()
-        self.namesrv = f"127.0.0.1:{first}"
-        of_name_server = (
-            "bindAddress=127.0.0.1",
-            f"listenPort={first}",
-            f"kvConfigPath={folder / 'kvConfig.json'}",
-            f"configStorePath={folder / 'namesrv.properties'}",
-        )
-        of_broker = (
-            "bindAddress=127.0.0.1",
-            f"listenPort={second}",
-            "brokerIP1=127.0.0.1",
-            "brokerName=broker-a",
-            f"storePathRootDir={folder / 'store'}",
-            f"brokerConfigPath={folder / 'broker.properties'}",
-            "mappedFileSizeCommitLog=64m",
-            "drainSeconds=0",
-            "registerNameServerPeriod=10000",
-            "brokerFastFailureEnable=false",
-        )
-        self.name_server = Server(
-            lambda: namesrv.NameServer(namesrv.load_settings(environ={}, sets=list(of_name_server)))
-        )
-        self.broker = Server(
-            lambda: broker.Broker(broker.load_settings(environ={}, sets=list(of_broker), namesrv_addr=self.namesrv))
-        )
-
-    def send(self, topic: str, numbers: range) -> None:
-        with Producer("tests", namesrv=self.namesrv) as producer:
-            for number in numbers:
-                producer.send(topic, b"%d" % number, timeout=20.0)
 
 
 @pytest.fixture
@@ -109,16 +36,6 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     finally:
         made.broker.stop()
         made.name_server.stop()
-
-
-def is_answering(pair: Pair, topic: str) -> bool:
-    from pyromq.errors import PyroMQError
-
-    try:
-        with AdminClient(pair.namesrv) as admin:
-            return bool(admin.topics.stats(topic))
-    except PyroMQError:
-        return False
 
 
 def stay_away(query: Any) -> None:
@@ -188,3 +105,45 @@ def test_messages_keep_coming_while_the_name_server_is_down(spark, pair, tmp_pat
         finally:
             query.stop()
     assert bodies(spark.table("steady")) == ["before", "meanwhile"]
+
+
+def test_an_archive_outlives_its_broker_and_its_name_server(spark, pair, tmp_path):
+    with AdminClient(pair.namesrv) as admin:
+        until(lambda: bool(admin.brokers.cluster_info().broker_addr_table))
+        admin.topics.create("kept", write_queues=2, read_queues=2)
+    until(lambda: is_answering(pair, "kept"))
+    pair.send("kept", range(50))
+    lake = Lake(spark, pair.namesrv, tmp_path / "lake")
+    ends = threading.Event()
+    seen: list[ArchiveProgress] = []
+    results: list[ArchiveSummary] = []
+    impatient = {"every": 0.1, "max_lag": 0.1, "stop": ends.is_set, "progress": seen.append}
+    thread = threading.Thread(target=lambda: results.append(lake.archive("kept", once=False, **impatient)))
+    thread.start()
+
+    def archived() -> int:
+        return sum(map(len, offsets(lake.table("kept")).values()))
+
+    try:
+        until(lambda: archived() == 50)
+        pair.broker.stop()
+        until(lambda: seen[-1].error is not None)
+        pair.broker.start()
+        until(lambda: is_answering(pair, "kept"))
+        pair.send("kept", range(50, 100))
+        until(lambda: archived() == 100)
+        # Without a name server it goes on with the routes that it knows.
+        with Producer("steady", namesrv=pair.namesrv) as producer:
+            producer.send("kept", b"100", timeout=20.0)
+            pair.name_server.stop()
+            for number in range(101, 150):
+                producer.send("kept", b"%d" % number, timeout=20.0)
+            until(lambda: archived() == 150)
+        pair.name_server.start()
+        assert thread.is_alive()
+    finally:
+        ends.set()
+        thread.join()
+    [done] = results
+    assert (done.rows, done.errors, done.gaps) == (150, {}, [])
+    assert are_dense(offsets(lake.table("kept")))

@@ -137,7 +137,7 @@ def test_offsets_and_times_choose_exactly_the_ranges_asked_for(spark, topics):
 
     at = sorted(row.storeTimestamp for row in rows)[20]
     ms = round(at.timestamp() * 1000)
-    later = load(spark, topics.options(topic, startingTimestamp=ms, startingOffsetsByTimestampStrategy="latest"))
+    later = load(spark, topics.options(topic, startingTimestamp=at.astimezone().isoformat()))
     sooner = load(spark, topics.options(topic, endingTimestamp=ms))
     assert {(row.queueId, row.queueOffset) for row in later.collect()} == {
         (row.queueId, row.queueOffset) for row in rows if row.storeTimestamp >= at

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pickle
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
-from tests.spark.messages import Topics, topics_in
+from tests.spark.messages import Topics, topics_in, until
 
 from pyromq.client import MessageQueue
-from pyromq.errors import BrokerError, OffsetOutOfRange, RouteNotFound, TopicNotFound
+from pyromq.errors import ConfigError, OffsetOutOfRange, RouteNotFound, TopicNotFound
 from pyromq.spark import options as known
 from pyromq.spark.schema import ARROW_SCHEMA
+from pyromq.spark.source import time_alignment
 from pyromq.spark.source.batch_plan import tasks
 from pyromq.spark.source.offsets import StreamOffset, ranges
 from pyromq.spark.source.pulls import read
@@ -60,6 +63,10 @@ def queue(topic: str, number: int) -> MessageQueue:
     return MessageQueue(topic=topic, broker_name="broker-a", queue_id=number)
 
 
+def _is_past(moment: float) -> bool:
+    return time.monotonic() > moment
+
+
 def through_json(offset: StreamOffset) -> StreamOffset:
     return StreamOffset.from_json(offset.to_json())
 
@@ -94,8 +101,8 @@ def test_while_nothing_is_new_the_answer_waits_and_then_is_the_start(topics, opt
 def test_a_limit_holds_for_every_batch_and_small_queues_do_not_wait(topics, planner_for):
     topic = topics.new(2)
     large, small = queue(topic, 0), queue(topic, 1)
+    topics.send(topic, [b"x"] * 30, queue=small)  # not later than the others: older messages come first
     topics.send(topic, [b"x"] * 3000, queue=large)
-    topics.send(topic, [b"x"] * 30, queue=small)
     planner = planner_for(topic, startingOffsets="earliest", maxOffsetsPerTrigger=1000)
     at = planner.initial()
     sizes, of_small = [], []
@@ -110,6 +117,21 @@ def test_a_limit_holds_for_every_batch_and_small_queues_do_not_wait(topics, plan
     assert of_small[2] == 30
     # Spark's own limit counts too, and all that is there means all.
     assert planner.latest(planner.initial(), ALL).ends == {large: 3000, small: 30}
+
+
+def test_a_limited_batch_takes_messages_in_the_order_of_their_store_times(topics, planner_for, monkeypatch):
+    monkeypatch.setattr(time_alignment, "TOLERANCE", 5)  # ms
+    topic = topics.new(2)
+    left, right = queue(topic, 0), queue(topic, 1)
+    for each in (left, right, left, right):
+        topics.send(topic, [b"x"] * 100, queue=each)
+        until(functools.partial(_is_past, time.monotonic() + 0.05))
+    planner = planner_for(topic, startingOffsets="earliest", maxOffsetsPerTrigger=100)
+    at, seen = planner.initial(), []
+    for _ in range(4):
+        at = through_json(planner.latest(at, ReadMaxRows(100)))
+        seen.append((at.ends[left], at.ends[right]))
+    assert seen == [(100, 0), (100, 100), (200, 100), (200, 200)]
 
 
 def test_a_limit_in_bytes_goes_by_the_size_that_messages_have(topics, planner_for):
@@ -235,13 +257,27 @@ def test_a_batch_outside_of_a_queue_is_loss_and_told_or_passed_over(topics, opti
 
 
 @pytest.mark.scenario("spark 21")
-def test_an_sql_expression_at_a_broker_without_it_is_refused_by_its_own_words(topics, options_for):
+def test_an_sql_expression_that_a_broker_will_not_serve_is_refused_when_a_read_is_planned(
+    topics, options_for, planner_for
+):
     topic = topics.new(1)
     topics.send(topic, [b"x"])
-    options = options_for(topic, sql="a > 5")
-    [task] = tasks(options, Pushed())
-    with pytest.raises(BrokerError, match="SQL92"):
-        next(read(task, options, ARROW_SCHEMA))
+    off = "option sql needs enablePropertyFilter=true in the settings of broker-a"
+    with pytest.raises(ConfigError, match=off):
+        tasks(options_for(topic, sql="a > 5"), Pushed())
+    planner = planner_for(topic, sql="a > 5")
+    with pytest.raises(ConfigError, match=off):
+        planner.latest(planner.initial(), ALL)
+    with running_cluster(None, "enablePropertyFilter=true") as cluster, topics_in(cluster) as others:
+        topic = others.new(1)
+        others.send(topic, [b"4", b"6"], properties=lambda number: {"a": str(4 + 2 * number)})
+        wrong = known.parse(known.SourceOptions, others.options(topic, sql="a > 5 AND b >> 7"))
+        with pytest.raises(ConfigError, match=r"column 14: .*; 'a > 5 AND b >> 7'"):
+            tasks(wrong, Pushed())
+        right = known.parse(known.SourceOptions, others.options(topic, sql="a > 5"))
+        [task] = tasks(right, Pushed())
+        [batch] = read(task, right, ARROW_SCHEMA)
+        assert batch.column("body").to_pylist() == [b"6"]
 
 
 @pytest.mark.scenario("spark 18")
@@ -292,6 +328,25 @@ def test_an_idle_query_asks_brokers_a_few_times_a_second(topics, planner_for):
     assert asked
     # The first time a pull for each queue is left with the broker.
     assert len(asked) <= 16 + 2 * 10
+
+
+def test_what_would_silently_read_nothing_is_refused_or_told(topics, options_for, planner_for, caplog):
+    topic = topics.new(1)
+    topics.send(topic, [b"x"])
+    no_topic = known.parse(known.SourceOptions, {"namesrv": topics.cluster.namesrv, "subscribePattern": "no-such-.*"})
+    with pytest.raises(ConfigError, match=r"subscribePattern no-such-\.\* matches no topic of"):
+        tasks(no_topic, Pushed())
+    planner = StreamPlanner(no_topic)
+    try:
+        assert planner.initial().ends == {}
+    finally:
+        planner.close()
+    assert "subscribePattern no-such-.* matches no topic yet; waiting for one" in caplog.text
+    given = {"namesrv": topics.cluster.namesrv, "assign": json.dumps({topic: {"broker-a": [0, 7]}})}
+    with pytest.raises(ConfigError, match=f"assign: there is no queue 7 of {topic} on broker-a"):
+        tasks(known.parse(known.SourceOptions, given), Pushed())
+    assert tasks(options_for(topic, startingTimestamp="2999-01-01"), Pushed()) == []
+    assert "startingTimestamp: nothing was stored at 2999-01-01" in caplog.text
 
 
 def test_system_topics_do_not_match_a_pattern(topics, planner_for, options_for):

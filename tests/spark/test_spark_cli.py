@@ -122,6 +122,38 @@ def test_a_program_that_fails_is_shown_as_python_shows_it(run):
     assert run("run", "leaves.py", "import sys\nsys.exit(7)\n")[0] == 7
 
 
+WRONG = {
+    "no-such: no broker has this topic, says name server {namesrv}": "mq.read(spark, 'no-such').count()",
+    "option startingTimestamp must be in milliseconds, and this looks like seconds; 1769846400000 is 2026-01-31T08": (
+        "mq.read(spark, '{topic}', startingTimestamp=1769846400).count()"
+    ),
+    "row 0 of the task, without keys to {topic}: its body is null; onBadRow=skip": (
+        "spark.sql('SELECT CAST(NULL AS BINARY) AS body').write.format('rocketmq').mode('append')"
+        ".options(namesrv=namesrv, topic='{topic}').save()"
+    ),
+    "endingOffsets is for batch reads: a stream has no end": (
+        "mq.stream(spark, '{topic}', endingOffsets='latest').writeStream.format('noop').start().awaitTermination()"
+    ),
+}
+
+
+@pytest.mark.parametrize("said", WRONG, ids=["topic", "option", "row", "stream"])
+def test_what_a_program_did_wrong_is_said_in_one_sentence(run, topics, said):
+    topic = topics.new(1)
+    code, _, err = run("run", "wrong.py", f"\n{WRONG[said].format(topic=topic)}\n")
+    lines = [line for line in err.replace("\r", "\n").splitlines() if line.strip() and not _is_noise(line)]
+    assert code == 1
+    assert lines[0].startswith(f"pyromq spark: {said.format(topic=topic, namesrv=topics.cluster.namesrv)}")
+    assert lines[0].endswith(" (wrong.py, line 2)")
+    assert "Traceback" not in err
+
+
+def _is_noise(line: str) -> bool:
+    return (
+        "incubator" in line or line.lstrip().startswith("[Stage") or "MicroBatchExecution" in line or "started" in line
+    )
+
+
 def test_a_prompt_says_what_to_type_and_has_topics_as_views(topics):
     topic = topics.new(1)
     topics.send(topic, [b"x"] * 7)
@@ -139,6 +171,16 @@ def test_a_prompt_says_what_to_type_and_has_topics_as_views(topics):
     assert "Traceback" not in done.stderr
     noise = done.stderr[: done.stderr.index("PyroMQ ")].splitlines()
     assert [line for line in noise if "incubator" not in line] == []
+
+
+def test_a_prompt_shows_the_first_of_many_rows_without_noise(topics):
+    topic = topics.new(1)
+    topics.send(topic, [bytes(1 << 20)] * 40)  # more than sockets hold
+    typed = f'sql("SELECT queueOffset, body FROM `{topic}`").show(1)\nsql("SELECT * FROM `{topic}` LIMIT 1").count()\n'
+    done = outside("shell", "--namesrv", topics.cluster.namesrv, *LOCAL, text=typed)
+    assert "only showing top 1 row" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipeError" not in done.stderr
 
 
 def test_the_doctor_prints_what_it_finds_and_exits_by_it(topics, capfd):

@@ -13,6 +13,7 @@ from tests.spark.messages import Topics, bodies, topics_in, until
 
 import pyromq.spark as mq
 from pyromq.errors import ConfigError, RouteNotFound, StateError
+from pyromq.spark.sessions.session import keeps_filters_apart
 from pyromq.testing.cluster import running_cluster
 
 if TYPE_CHECKING:
@@ -76,12 +77,17 @@ def test_calling_a_helper_twice_calls_the_same_helper():
 
 
 @pytest.mark.scenario("spark 2")
-def test_a_session_pushes_filters_down_and_knows_its_name_server(session, topics):
-    topic = topics.new(4)
-    topics.send(topic, [b"%d" % number for number in range(20)])
-    frame = mq.read(session, topic).where("queueId = 1")
-    assert "Filter (" not in frame._jdf.queryExecution().executedPlan().toString()
-    assert 0 < frame.count() < 20
+def test_filters_of_one_read_do_not_get_into_another(session, topics):
+    """Spark up to 4.3 mixes them up once it pushes them down, so a session of ours does not turn that on there."""
+    topic = topics.new(2)
+    topics.send(topic, [b"%d" % number for number in range(20)], tags=lambda number: "AAB"[number % 3])
+    frame = mq.read(session, topic)
+    mq.register_topics(session)
+    for source in (frame, session.table(f"`{topic}`")):
+        assert source.where("tags = 'A'").count() == 14
+        assert source.count() == 20
+        both = source.where("tags = 'A'").groupBy().count().union(source.where("tags = 'B'").groupBy().count())
+        assert [row[0] for row in both.collect()] == [14, 6]
 
 
 @pytest.mark.scenario("spark 1")
@@ -94,7 +100,30 @@ def test_a_session_that_somebody_else_made_is_enabled(session, topics):
         mq.read(other, topic)
     mq.enable(other, namesrv=topics.cluster.namesrv)
     assert bodies(mq.read(other, topic, tags="*", includeProperties=False)) == ["x"]
-    assert other.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    is_on = other.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert is_on is keeps_filters_apart()
+
+
+@pytest.mark.scenario("spark 5")
+def test_a_view_sees_new_messages_and_takes_text_as_a_body(session, topics):
+    topic = topics.new(2)
+    topics.send(topic, [b"a"])
+    mq.register_topics(session)
+    count = f"SELECT count(*) FROM `{topic}`"
+    session.sql(f"CREATE TEMPORARY VIEW mine AS SELECT * FROM `{topic}` WHERE tags IS NULL")
+    assert (session.sql(count).first()[0], session.table("mine").count()) == (1, 1)
+    topics.send(topic, [b"b"])
+    assert (session.sql("SELECT count(*) FROM mine").first()[0], session.sql(count).first()[0]) == (2, 2)
+    session.sql(f"INSERT INTO `{topic}` (body, tags) VALUES ('grüße', 't')")
+    session.sql(f"INSERT INTO `{topic}` (body) SELECT 'one more'")
+    assert bodies(session.sql(f"SELECT * FROM `{topic}`")) == ["a", "b", "grüße", "one more"]
+    assert bodies(session.table(f"`{topic}`")) == ["a", "b", "grüße", "one more"]
+    with pytest.raises(Exception, match=r"CANNOT_SAFELY_CAST.* `flag`"):
+        session.sql(f"INSERT INTO `{topic}` (body, flag) VALUES ('x', 'no number')")
+    # Whoever replaces a view keeps what they made of it.
+    session.sql("SELECT 7 AS seven").createOrReplaceTempView(f"`{topic}`")
+    assert session.sql(f"SELECT * FROM `{topic}`").columns == ["seven"]
+    assert session.sql(f"SELECT * FROM `{topic}`").columns == ["seven"]
 
 
 @pytest.mark.scenario("spark 5")

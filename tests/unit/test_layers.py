@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).parents[2] / "src" / "pyromq"
 
-EVERYTHING = "protocol filter remoting auth store client sync namesrv controller broker admin dashboard spark"
+EVERYTHING = "protocol filter remoting metrics auth store client sync namesrv controller broker admin dashboard spark"
 MAY_IMPORT = {
     "": "client",  # pyromq/__init__.py: only when a name is asked for, see the last tests here
     "errors": "",
@@ -29,14 +29,15 @@ MAY_IMPORT = {
     "filter": "",
     "remoting": "protocol",
     "store": "protocol",
+    "metrics": "protocol remoting",
     "client": "protocol remoting",
     "sync": "client protocol remoting",
     "auth": "protocol remoting",
-    "namesrv": "protocol remoting auth",
-    "controller": "protocol remoting auth",
-    "broker": "protocol remoting auth store filter",
+    "namesrv": "protocol remoting metrics auth",
+    "controller": "protocol remoting metrics auth",
+    "broker": "protocol remoting metrics auth store filter",
     "_native": "protocol",
-    "admin": "protocol client",
+    "admin": "protocol client metrics",
     "dashboard": "admin",
     "spark": "protocol client store.format",
     "cli": f"{EVERYTHING} testing",
@@ -58,6 +59,7 @@ FOREIGN = {
     "starlette": "dashboard",
     "uvicorn": "dashboard",
     "aiohttp": "controller",
+    "opentelemetry": "metrics",
     "typer": "cli",
     "rich": "cli",
 }

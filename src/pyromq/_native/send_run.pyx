@@ -22,6 +22,9 @@ from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 from pyromq.protocol import sysflag
 from pyromq.protocol.crc import crc32
 
+# Upper bounds of the sizes that metrics tell apart (rocketmq_message_size); a test compares them.
+SIZE_BOUNDS = (1024, 4096, 512 * 1024, 1024**2, 2 * 1024**2, 4 * 1024**2)
+
 cdef extern from *:
     """
     #ifndef _GNU_SOURCE
@@ -103,7 +106,7 @@ cdef struct Message:
     int64_t queue_offset
     int32_t body_size, properties_size, key_size, size
     int32_t source, slot, queue_id, flag, sys_flag, times, opaque, tags_code
-    uint8_t kind, oneway
+    uint8_t kind, oneway, fifo
 
 cdef struct Slot:            # a queue with messages of this run
     int64_t next_offset
@@ -111,6 +114,10 @@ cdef struct Slot:            # a queue with messages of this run
     Py_ssize_t entries       # where its next entry goes
     int32_t count
     int64_t size
+    bint is_unusual          # whether there is more to count than that:
+    int32_t fifo             # messages that have an order,
+    int64_t fifo_size
+    int32_t large[2][6]      # and those above the first bound of SIZE_BOUNDS, without and with an order
 
 
 cdef class Target:
@@ -152,6 +159,41 @@ include "send_signature.pxi"
 include "send_header.pxi"
 include "send_fields.pxi"
 include "send_answer.pxi"
+
+
+cdef int32_t SMALL_SIZE = SIZE_BOUNDS[0]
+cdef int32_t[6] LARGER
+LARGER[0], LARGER[1], LARGER[2], LARGER[3], LARGER[4] = SIZE_BOUNDS[1:]
+LARGER[5] = 0x7FFFFFFF
+
+
+cdef bint has_order(const uint8_t *at, Py_ssize_t size) noexcept:
+    """Whether properties have a key that messages are ordered by. Few have two underscores in a row."""
+    cdef const uint8_t *end = at + size
+    while True:
+        at = <const uint8_t *>memchr(at, c"_", end - at)
+        if at is NULL or end - at <= 14:
+            return False
+        if at[1] == c"_" and memcmp(at, <const char *>b"__SHARDINGKEY\x01", 14) == 0:
+            return True
+        at += 1
+
+
+cdef void count_unusual(Slot *slot, Message *message, int32_t count) noexcept:
+    cdef int bucket = 0
+    slot.is_unusual = True
+    if message.fifo:
+        slot.fifo += count
+        slot.fifo_size += count * message.size
+    if message.size > SMALL_SIZE:
+        while message.size > LARGER[bucket]:
+            bucket += 1
+        slot.large[message.fifo][bucket] += count
+
+
+cdef tuple unusual_of(Slot *slot):
+    return ([slot.large[0][bucket] for bucket in range(6)], slot.fifo, slot.fifo_size,
+            [slot.large[1][bucket] for bucket in range(6)])
 
 
 cdef int64_t _runs = 0
@@ -277,6 +319,8 @@ cdef class SendRun:
             self.size -= message.size
             self._slots[message.slot].count -= 1
             self._slots[message.slot].size -= message.size
+            if message.fifo or message.size > SMALL_SIZE:
+                count_unusual(&self._slots[message.slot], message, -1)
             if not self._slots[message.slot].count:  # it was the first of its queue, and no slot after that is left
                 target = <Target>self._slot_targets.pop()
                 self._slot_queues.pop()
@@ -348,6 +392,9 @@ cdef class SendRun:
         message.slot = self._slot(target, queue_id)
         self._slots[message.slot].count += 1
         self._slots[message.slot].size += message.size
+        message.fifo = has_order(self._arena + message.properties, message.properties_size)
+        if message.fifo or message.size > SMALL_SIZE:
+            count_unusual(&self._slots[message.slot], message, 1)
         self.count += 1
         self.size += message.size
         if message.size > self.largest:
@@ -666,9 +713,14 @@ cdef class SendRun:
         return answers
 
     def stored(self):
-        """For each queue: the owner of its topic, how many messages it got, and their bytes in the log."""
+        """For each queue: the owner of its topic, how many messages it got, their bytes in the log, and the unusual.
+
+        Of those that are large or have an order: how many are large, by size, of the others; how many have an order,
+        their bytes, and how many of them are large. None if there is nothing to tell.
+        """
         cdef Py_ssize_t slot
-        return [((<Target>self._slot_targets[slot])._owner, self._slots[slot].count, self._slots[slot].size)
+        return [((<Target>self._slot_targets[slot])._owner, self._slots[slot].count, self._slots[slot].size,
+                 unusual_of(&self._slots[slot]) if self._slots[slot].is_unusual else None)
                 for slot in range(len(self._slot_queues))]
 
     def frames(self):

@@ -41,6 +41,7 @@ from .filters.bitmaps import FilterBits
 from .filters.consumer_filters import Filters
 from .groups import GroupTable
 from .kept_files import BrokerState
+from .offsets.archives import Archives
 from .offsets.consumer_offsets import ConsumerOffsets
 from .offsets.progress import Progress
 from .offsets.requests import OffsetProcessors, QueueProcessors
@@ -61,6 +62,7 @@ from .request_reply import ReplyProcessor
 from .requests import RULES
 from .send import SendProcessor
 from .send_back import SendBackProcessor
+from .stats.metrics import BrokerMetrics
 from .stats.runtime_info import RuntimeInfo
 from .stats.statistics import Statistics
 from .timers.checkpoint import TimerCheckpoint, encode_progress
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from pyromq.remoting import Processor, RemotingClient
+    from pyromq.remoting.latencies import RequestLatencies
     from pyromq.settings import Settings
     from pyromq.store import MessageStore
     from pyromq.store.queues.consume_queue import ConsumeQueue
@@ -132,6 +135,7 @@ class Parts:
         protection: LineProtection = OPEN,
         member: Member | None = None,
         earlier: Parts | None = None,
+        latencies: RequestLatencies | None = None,
     ) -> None:
         self._live = live
         self._store = store
@@ -212,6 +216,7 @@ class Parts:
             address=address,
             store_host=store_host,
             access=access,
+            latencies=latencies,
         )
         context = self.context
         if store.config.consume_queue_ext:
@@ -231,6 +236,7 @@ class Parts:
             self.schedule.kept,
             lambda: live.config.delay_offset_flush_interval,
         )
+        self.archives = Archives(store, tables.offsets, clock)
         self.state.keep(consumer_filters_file(store.root, store.disk), tables.filters)
 
         # What serves requests. The others that do are known by their table alone.
@@ -285,7 +291,19 @@ class Parts:
         if timers is not None:
             stats.sources.append(timers.sample)
         delivers_timers = live.config.timer_wheel and not self._is_slave
-        timer_counts = TopicCounts(self.timers, clock).table if delivers_timers else None
+        counts = TopicCounts(self.timers, clock) if delivers_timers else None
+        timer_counts = None if counts is None else counts.table
+        self.metrics = BrokerMetrics(
+            context,
+            tables,
+            registration=self.registration,
+            held=self.pulls.held,
+            pulled=self.pulls.pulled,
+            halves=self.halves,
+            timers=self.timers if delivers_timers else None,
+            timer_counts=counts,
+            replication=self.replication.status.info,
+        )
         delay_offsets = self.schedule.snapshot
         info = RuntimeInfo(
             context,
@@ -293,6 +311,7 @@ class Parts:
             backlog=self._backlog,
             timers=timers,
             replication=self.replication.collect,
+            archives=self.archives.collect,
         )
         transactions = TransactionProcessors(context, tables.topics, self.halves, placed=self.sends.placed)
         topics = TopicProcessors(
@@ -417,6 +436,7 @@ class Parts:
 
     async def _clean_store(self) -> None:
         while True:
+            await self.archives.look()
             self._store.clean()
             await asyncio.sleep(self._store.config.clean_interval / 1000)
 
@@ -518,6 +538,7 @@ class Parts:
     def _group_deleted(self, group: str) -> None:
         self._resets.forget_group(group)
         self._pops.forget_group(group)
+        self.pulls.pulled.forget_group(group)
         if self._live.config.auto_delete_unused_stats:
             self.context.stats.forget_group(group)
 

@@ -11,8 +11,13 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyromq.errors import ConfigError, LocalProtocolError, StoreError
+from pyromq.metrics.broker_metrics import RECOVERY
+from pyromq.metrics.config import ExporterType, MetricsConfig
+from pyromq.metrics.health import Check, Startup
+from pyromq.metrics.model import Sample
 from pyromq.protocol.ids import encode_host
 from pyromq.remoting import ClientConfig, RemotingClient, TlsConfig, join_address, split_address
+from pyromq.remoting.latencies import RequestLatencies
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels
 from pyromq.remoting.service import Service
 from pyromq.settings.files import why_not_writable
@@ -23,12 +28,13 @@ from .config import BrokerConfig, BrokerServerConfig, LiveConfig, cautions, chec
 from .failover.config import FailoverConfig
 from .failover.member import Member
 from .ports import Ports
+from .readiness import readiness
 from .replication.config import ReplicationConfig
 from .replication.protection import LineProtection
 from .send import message_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from pyromq.remoting import CloseReason, Connection
     from pyromq.settings import Settings
@@ -66,6 +72,10 @@ class Broker(Service):
         self._parts: Parts | None = None
         self._access = access_control(settings)
         self._connection_closed = asyncio.Event()
+        self._store: MessageStore | None = None
+        self._is_listening = self._is_leaving = False
+        metrics = settings[MetricsConfig].exporter
+        self._latencies = None if metrics is ExporterType.DISABLE else RequestLatencies()
 
     @property
     def config(self) -> BrokerConfig:
@@ -116,7 +126,8 @@ class Broker(Service):
         tls = settings[TlsConfig]
         apply_log_levels(settings[LogConfig])
         ip = await _resolved(config.broker_ip1)
-        store = MessageStore(store_config(settings), disk=self._disk)
+        store = self._store = MessageStore(store_config(settings), disk=self._disk)
+        self._is_listening = self._is_leaving = False
         problem = why_not_writable(store.root)
         if problem is not None:
             raise StoreError(f"storePathRootDir {store.root} is not writable: {problem}")
@@ -137,6 +148,7 @@ class Broker(Service):
                     tls,
                     lambda: message_limit(store.config.max_message_size),
                     count_unserved=self._access.guard.count_unserved,
+                    latencies=self._latencies,
                 )
                 self._ports = await life.enter_async_context(ports)
                 self._access.guard_changed = self._guard_changed
@@ -158,6 +170,7 @@ class Broker(Service):
                         protection=protection,
                         member=member,
                         earlier=self._parts,
+                        latencies=self._latencies,
                     )
 
                 if settings[FailoverConfig].enabled:
@@ -182,6 +195,7 @@ class Broker(Service):
         await _in_thread(parts.load)
         parts.rediscover()
         is_first = self._parts is None
+        parts.metrics.running, parts.metrics.connections = lambda: ports.running, lambda: ports.connections
         self._parts = parts
         ports.serve_slaves(parts.replication.slave_connected)
         self._serve_requests(ports)
@@ -264,6 +278,7 @@ class Broker(Service):
                 if parts.is_registered:
                     await _unless(over, parts.registration.start())
                     registering = tasks.create_task(parts.registration.run(), name="register")
+                self._is_listening = True
                 if listening is not None:
                     listening()
                 try:
@@ -291,6 +306,7 @@ class Broker(Service):
 
     async def _leave(self, parts: Parts, ports: Ports, registering: asyncio.Task[None] | None, drain: float) -> None:
         """Tell the name servers, serve clients that have not noticed, then refuse new and finish open requests."""
+        self._is_leaving = True
         if registering is not None:
             registering.cancel()
             await asyncio.wait([registering])
@@ -326,6 +342,49 @@ class Broker(Service):
                 far[0],
                 self.address,
             )
+
+    # What monitoring asks (`pyromq.metrics.Monitored`)
+
+    kind = "broker"
+
+    def metric_labels(self) -> dict[str, str]:
+        config = self._live.config
+        return {"cluster": config.cluster_name, "node_type": "broker", "node_id": config.broker_name}
+
+    def startup(self) -> Startup:
+        """Recovery takes long after a crash; everything after it does not."""
+        if self._is_listening:
+            return Startup(done=True, percent=100)
+        percent = 0 if self._store is None else self._store.recovered_percent
+        return Startup(
+            done=False, percent=percent, detail="recovering the store" if percent < 100 else "loading and registering"
+        )
+
+    def checks(self) -> list[Check]:
+        """Whether clients should send requests here."""
+        return readiness(
+            self._live.config,
+            self.startup(),
+            None if self._parts is None else self._parts.registration,
+            self._store,
+            self._role(),
+            is_leaving=self._is_leaving,
+        )
+
+    def _role(self) -> str | None:
+        """Why a broker that gets its role from controllers serves nobody; None if it does, or needs none."""
+        if self._parts is None or self._parts.is_registered:
+            return None
+        return "the controllers have not given it a role yet"
+
+    async def refresh(self) -> None:
+        if self._parts is not None and self._is_listening:
+            await self._parts.metrics.refresh()
+
+    def samples(self) -> Iterator[Sample | None]:
+        yield Sample(RECOVERY, (), 0.0 if self._store is None else self._store.recovered_percent / 100)
+        if self._parts is not None and self._is_listening:
+            yield from self._parts.metrics.samples()
 
     # Events of connections
 

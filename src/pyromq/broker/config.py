@@ -18,6 +18,7 @@ from pyromq.auth.assembly import check_access
 from pyromq.auth.config import AccessConfig
 from pyromq.auth.users import UsersConfig
 from pyromq.errors import ConfigError
+from pyromq.metrics.config import MetricsConfig, check_metrics
 from pyromq.protocol.bodies import DataVersion, MessageRequestMode
 from pyromq.protocol.names import TRACE_TOPIC
 from pyromq.remoting import ClientConfig, ServerConfig, TlsConfig, split_address, split_addresses
@@ -594,6 +595,7 @@ CONFIGS = (
     UsersConfig,
     ReplicationConfig,
     FailoverConfig,
+    MetricsConfig,
     LaterConfig,
     JavaConfig,
 )
@@ -664,6 +666,7 @@ def check_settings(settings: Settings) -> None:
         except ValueError as exc:
             raise ConfigError(f"haMasterAddress: {exc}", settings.origin("haMasterAddress")) from exc
     check_access(settings)
+    check_metrics(settings, MetricsConfig)
     store_config = settings[StoreConfig]
     for key, given, place in store_config.misplaced():
         raise ConfigError(

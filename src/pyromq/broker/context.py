@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyromq.auth.assembly import AccessControl
+    from pyromq.remoting.latencies import RequestLatencies
     from pyromq.store import MessageStore
 
     from .appends import Appends
@@ -40,7 +41,8 @@ class Context:
     `clock` gives epoch milliseconds, for what is stored or shown, and for what falls due at a time of day. `monotonic`
     gives milliseconds that never jump, for leases and limits. `address` is what clients are told,
     `store_host` the bytes that stand for it in every message. What is acknowledged passes `gate`, and `access` decides
-    who may do what. `began` is when the broker started, by `monotonic`: like `stats` it outlives a change of role.
+    who may do what. `latencies` counts how long requests take, if somebody wants to know.
+    `began` is when the broker started, by `monotonic`: like `stats` it outlives a change of role.
     """
 
     live: LiveConfig
@@ -54,3 +56,4 @@ class Context:
     address: str
     store_host: bytes
     access: AccessControl
+    latencies: RequestLatencies | None = None

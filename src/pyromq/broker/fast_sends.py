@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import functools
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from pyromq import _native
@@ -61,6 +62,7 @@ class FastSends:
         self._store_host = context.store_host
         self._guard = context.access.guard
         self._sends = sends
+        self._latencies = context.latencies
         self.taken = 0
         self._run: SendRun | None = None
         self._last: Connection | None = None  # whose sends were taken last
@@ -113,7 +115,7 @@ class FastSends:
                 self._last, self._in_a_row = connection, 0
             is_over = self._in_a_row > _ALONE or run.size > _LARGE
             if is_new:
-                self._appends.put_run(run, partial(self._stored, run), now=is_over)
+                self._appends.put_run(run, partial(self._stored, run, monotonic()), now=is_over)
             elif is_over:
                 self._appends.flush()
         return end
@@ -152,14 +154,18 @@ class FastSends:
             known = self._passes[host, access_key, topic] = _compiled.Pass(secret.encode("utf-8", "replace"))
         return known
 
-    def _stored(self, run: SendRun, results: Sequence[PutResult]) -> None:
-        """All messages of a run have these results, or a placed run has this one."""
+    def _stored(self, run: SendRun, began: float, results: Sequence[PutResult]) -> None:
+        """All messages of a run, the first read when it `began`, have these results, or a placed run has this one."""
         if run.is_placed and results[0].status is PutStatus.PUT_OK:
-            for target, count, size in run.stored():
+            for target, count, size, unusual in run.stored():
                 target.stored += count
                 target.stored_bytes += size
+                if unusual is not None:
+                    target.more.add(*unusual)
             for connection, frames in run.answers():
                 connection.send_now(frames)
+            if self._latencies is not None:
+                self._latencies.add(RequestCode.SEND_MESSAGE_V2, 0, monotonic() - began, run.count)
             return
         # Something is wrong, or at least unusual: tell each sender by the general path.
         for number, (connection, frame, target, physical, queue_offset, queue_id, size) in enumerate(run.frames()):
@@ -172,6 +178,7 @@ class FastSends:
             decoder.feed(frame)
             request = decoder.next()
             assert request is not None
+            request.received = began
             self._sends.answer(connection, request, target, queue_id, result)
 
 

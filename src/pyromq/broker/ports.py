@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyromq.remoting import BodyLimit, Connection, ConnectionListener, Processor, ServerConfig, TlsConfig
     from pyromq.remoting.certificates import Reloaded
     from pyromq.remoting.endpoint import FastRequests, Lateness
+    from pyromq.remoting.latencies import RequestLatencies
 
 HA_PORT_OFFSET = 1
 
@@ -64,6 +65,7 @@ class Ports:
         message_limit: Callable[[], BodyLimit],
         *,
         count_unserved: Callable[[Connection, Command], None] | None = None,
+        latencies: RequestLatencies | None = None,
     ) -> None:
         self._config = config
         self._body_limit = body_limits(
@@ -73,6 +75,7 @@ class Ports:
         self._unfinished = UnfinishedFrames(max(config.max_unfinished, config.max_frame))
         self._admissions = Admissions(config)
         self._count_unserved = count_unserved
+        self._latencies = latencies
         self._ha_port = ha_port
         self._listener = listener
         self._tls = tls
@@ -125,6 +128,7 @@ class Ports:
             certificates=self.certificates,
             admissions=self._admissions,
             count_unserved=self._count_unserved,
+            latencies=self._latencies,
         )
         server.bind()
         self._open.push_async_callback(server.close)
@@ -220,9 +224,19 @@ class Ports:
         if self._ha is not None:
             self._ha.close()
 
+    @property
+    def running(self) -> list[asyncio.Task[None]]:
+        """The requests that are being served, and answered later."""
+        return [task for server in self._servers for task in server.endpoint.tasks]
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open on the ports for clients."""
+        return sum(len(server.endpoint.connections) for server in self._servers)
+
     async def finish(self, timeout: float) -> None:
         """Wait for the requests that are being served."""
-        running = [task for server in self._servers for task in server.endpoint.tasks]
+        running = self.running
         if running:
             await asyncio.wait(running, timeout=timeout)
 

@@ -36,6 +36,7 @@ from pyromq.store.format import ENTRY
 
 from .filters.consumer_filters import TAG, is_tag_type, not_allowed, selection_of_expression
 from .held_pulls import HeldPull, HeldPulls
+from .offsets.pulled import PulledOffsets
 from .replication.slave_reads import SlaveReads
 from .send import FAQ
 from .turns import in_turns
@@ -99,6 +100,7 @@ class PullProcessor:
         self._slave_reads = SlaveReads(context.live, tables.groups)
         self._loop = asyncio.get_running_loop()
         self.held = HeldPulls()
+        self.pulled = PulledOffsets()
         # The queues whose pulls are being woken, and whether messages came meanwhile.
         self._waking: dict[ConsumeQueue, bool] = {}
 
@@ -203,7 +205,7 @@ class PullProcessor:
             if found.status in (GetStatus.OFFSET_OVERFLOW_ONE, GetStatus.NO_MATCHED_MESSAGE):
                 return False
         self._stats.throughput.pulled(found.count)
-        pull.connection.reply(pull.request, self._reply(pull.request, header, pull.offset, found, began))
+        pull.connection.reply(pull.request, self._reply(pull.request, header, pull.offset, found, began), held=True)
         return True
 
     def expire(self) -> None:
@@ -222,6 +224,7 @@ class PullProcessor:
 
     def forget(self, topic: str) -> None:
         """The queues of `topic` are gone: answer the pulls that wait for them."""
+        self.pulled.forget_topic(topic)
         for queue in self.held.queues():
             if queue.topic == topic:
                 for pull in self.held.waiting_for(queue):
@@ -241,7 +244,7 @@ class PullProcessor:
         # From where it began: what was passed over is then not asked for again.
         found = self._found(pull, header, pull.offset)
         if found is not None:
-            pull.connection.reply(pull.request, self._reply(pull.request, header, pull.offset, found, began))
+            pull.connection.reply(pull.request, self._reply(pull.request, header, pull.offset, found, began), held=True)
 
     def _found(self, pull: HeldPull, header: PullMessage, offset: int) -> GetResult | None:
         """What there is for a held pull. None if it cannot be read: then that was the answer.
@@ -251,7 +254,7 @@ class PullProcessor:
         try:
             return self._get(pull.queue, offset, wanted(header), pull.selection)
         except StoreError as exc:
-            pull.connection.reply(pull.request, pull.request.reply(ResponseCode.SYSTEM_ERROR, str(exc)))
+            pull.connection.reply(pull.request, pull.request.reply(ResponseCode.SYSTEM_ERROR, str(exc)), held=True)
             return None
 
     # The rules
@@ -355,6 +358,7 @@ class PullProcessor:
 
     def count(self, group: str, topic: str, queue_id: int, found: GetResult, began: float) -> None:
         """Count messages that a group gets."""
+        self.pulled.note(group, topic, queue_id, found.next_offset)
         key = f"{topic}@{group}"
         self._stats.add("GROUP_GET_NUMS", key, found.count)
         self._stats.add("GROUP_GET_SIZE", key, found.size)

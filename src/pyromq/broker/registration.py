@@ -66,6 +66,11 @@ class Registration:
         return tuple(self._links)
 
     @property
+    def registered_count(self) -> int:
+        """How many name servers know this broker."""
+        return sum(link.present for link in self._links.values())
+
+    @property
     def registered(self) -> bool:
         """Whether some name server knows this broker."""
         return any(link.present for link in self._links.values())

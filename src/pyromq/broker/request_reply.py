@@ -23,6 +23,7 @@ from pyromq.protocol.record import MessageRecord
 from pyromq.store import PutStatus
 
 from .send import FAQ, born_host
+from .stats.incoming import NORMAL
 from .stats.statistics import BROKER_PUT_NUMS, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
 
 if TYPE_CHECKING:
@@ -195,5 +196,6 @@ class ReplyProcessor:
             return None
         self._stats.add(TOPIC_PUT_NUMS, header.topic)
         self._stats.add(TOPIC_PUT_SIZE, header.topic, result.size)
+        self._stats.incoming.note(header.topic, NORMAL, result.size)
         self._stats.add(BROKER_PUT_NUMS, self._live.config.cluster_name)
         return result

@@ -37,13 +37,14 @@ from pyromq.protocol.command import ONEWAY
 from pyromq.protocol.frame import SMALL_BODY
 from pyromq.protocol.headers import SendMessage, SendMessageV2
 from pyromq.protocol.ids import encode_host, encode_offset_message_ids
-from pyromq.protocol.names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMED_TOPICS
+from pyromq.protocol.names import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMED_TOPICS
 from pyromq.protocol.permissions import PERM_WRITE, perm_text
 from pyromq.protocol.record import MessageRecord
 from pyromq.remoting import BodyLimit, split_address
 from pyromq.store import PutStatus
 
 from .send_replies import SendReplies
+from .stats.incoming import DELAY, FIFO, LARGE, NORMAL, SMALL, TRANSACTION, Incoming, bucket_of
 from .timers.delay_levels import delay_level, parked
 from .timers.parking import ASKED, TimerParking, is_timer, recall_handle
 from .transactions.half_messages import is_half, prepared
@@ -57,8 +58,10 @@ if TYPE_CHECKING:
     from pyromq.store import PutResult
     from pyromq.store.queues.consume_queue import ConsumeQueue
 
+    from .appends import Stored
     from .config import BrokerConfig
     from .context import Context, Tables
+    from .stats.incoming import IncomingCounts
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +71,7 @@ FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 _WAIT = f"{props.WAIT}{props.NAME_VALUE_SEPARATOR}"
 _UNIQUE_KEY = f"{props.UNIQ_KEY}{props.NAME_VALUE_SEPARATOR}"
 _NEXT_UNIQUE_KEY = f"{props.ITEM_SEPARATOR}{_UNIQUE_KEY}"
+_SHARDING_KEY = f"{props.SHARDING_KEY}{props.NAME_VALUE_SEPARATOR}"
 _WAIT_TRUE = f"{props.ITEM_SEPARATOR}{_WAIT}true"
 _SMALL = {str(number): number for number in range(1024)}
 _CODES = {
@@ -271,7 +275,16 @@ class SendProcessor:
                 )
                 return
             stored = partial(self._stored, connection, request, target, queue)
+            if topic.startswith(DLQ_PREFIX):
+                stored = partial(self._died, record, stored)
         self._appends.put(self._store.queue(topic, record.queue_id), (record,), stored, wait=wait)
+
+    def _died(self, record: MessageRecord, stored: Stored, results: Sequence[PutResult]) -> None:
+        """As `stored`, for a message that was sent to the dead letters of its group."""
+        if results[0].status in _CODES:
+            group = record.topic.removeprefix(DLQ_PREFIX)
+            self._stats.events.dead_letter(group, record.find_property(props.RETRY_TOPIC) or f"{RETRY_PREFIX}{group}")
+        stored(results)
 
     # The general path
 
@@ -474,15 +487,20 @@ class SendProcessor:
         if first.status is _OK and len(results) == 1:
             target.stored += 1
             target.stored_bytes += first.size
+            if first.size > SMALL or is_fifo(request):
+                target.more.note(first.size, fifo=is_fifo(request))
             if request.flag & ONEWAY:
                 return
             place = first.physical_offset, queue_text.encode(), first.queue_offset
             reply = target.replies.frame(request, *place, unique_key(request))
-            if connection.send_reply_frame(reply):
+            if connection.send_reply_frame(request, reply):
                 return
         elif first.status in _CODES:
             target.stored += len(results)
             target.stored_bytes += sum([result.size for result in results])
+            for result in results:
+                if result.size > SMALL or is_fifo(request):
+                    target.more.note(result.size, fifo=is_fifo(request))
             if request.flag & ONEWAY:
                 return
         self._answer(connection, request, queue_text, results)
@@ -503,12 +521,15 @@ class SendProcessor:
             if parked is None:
                 parked = self._parked_sizes[record.topic, record.queue_id] = []
             parked.append(first.size)
+            if record.topic != SCHEDULE_TOPIC:
+                self._stats.events.timer_entered(target.config.topic_name)
             if request.flag & ONEWAY:
                 return
         handle = recall_handle(record, self._config.broker_name)
         if first.status is _OK:
             place = first.physical_offset, queue_text.encode(), first.queue_offset
-            if connection.send_reply_frame(target.replies.frame(request, *place, unique_key(request), handle)):
+            frame = target.replies.frame(request, *place, unique_key(request), handle)
+            if connection.send_reply_frame(request, frame):
                 return
         self._answer(connection, request, queue_text, results, {} if handle is None else {"recallHandle": handle})
 
@@ -572,16 +593,55 @@ class SendProcessor:
             if target.stored:
                 stored, size = target.stored, target.stored_bytes
                 target.stored = target.stored_bytes = 0
+                target.more.pass_on(self._stats.incoming, topic, stored, size)
                 self._stats.add("TOPIC_PUT_NUMS", topic, stored, stored)
                 self._stats.add("TOPIC_PUT_SIZE", topic, size, stored)
                 self._stats.add("BROKER_PUT_NUMS", self._config.cluster_name, stored, stored)
         for (topic, queue_id), sizes in self._parked_sizes.items():
             if sizes:
-                self._stats.add_stored(self._config.cluster_name, topic, sizes)
+                self._stats.add_stored(self._config.cluster_name, topic, sizes, DELAY)
                 if topic == SCHEDULE_TOPIC:
                     self._stats.add("QUEUE_PUT_NUMS", f"{topic}@{queue_id}", len(sizes), len(sizes))
                     self._stats.add("QUEUE_PUT_SIZE", f"{topic}@{queue_id}", sum(sizes), len(sizes))
                 sizes.clear()
+
+
+class Unusual:
+    """Of the messages that a target counts, those that are large or have an order.
+
+    They are few, and what metrics show of all the others follows from the totals.
+    """
+
+    __slots__ = ("_fifo", "_large")
+
+    def __init__(self) -> None:
+        self._fifo = Incoming()
+        self._large = [0] * LARGE  # of the others
+
+    def note(self, size: int, *, fifo: bool) -> None:
+        """Count one message."""
+        if fifo:
+            self._fifo.note(size)
+        else:
+            self._large[bucket_of(size)] += 1
+
+    def add(self, large: Sequence[int], fifo: int, fifo_size: int, fifo_large: Sequence[int]) -> None:
+        """Count those of a run."""
+        self._fifo.add(fifo, fifo_size, fifo_large)
+        self._large = [known + more for known, more in zip(self._large, large, strict=True)]
+
+    def pass_on(self, incoming: IncomingCounts, topic: str, stored: int, size: int) -> None:
+        """Add everything to the statistics: these, and with them all `stored` messages of `size` bytes."""
+        if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            return
+        fifo = self._fifo
+        kind = TRANSACTION if topic == HALF_TOPIC else NORMAL
+        if stored > fifo.count:
+            incoming.of(topic, kind).add(stored - fifo.count, size - fifo.bytes, self._large)
+        if fifo.count:
+            incoming.of(topic, FIFO).add(fifo.count, fifo.bytes, fifo.large)
+            fifo.clear()
+        self._large = [0] * LARGE
 
 
 class _Target:
@@ -591,6 +651,7 @@ class _Target:
         "config",
         "made_from",
         "max_queues",
+        "more",
         "multi_tag",
         "queues",
         "replies",
@@ -609,6 +670,7 @@ class _Target:
         self.queues: dict[str, ConsumeQueue] = {}
         self.stored = 0
         self.stored_bytes = 0
+        self.more = Unusual()
 
     @property
     def description(self) -> str:
@@ -632,6 +694,12 @@ def stamp(config: BrokerConfig) -> dict[str, str]:
     if config.trace_topic_enable:
         given |= {props.MSG_REGION: config.region_id, props.TRACE_ON: "true" if config.trace_on else "false"}
     return given
+
+
+def is_fifo(request: Command) -> bool:
+    """Whether a message belongs to others that it must stay in order with."""
+    ext = request.ext
+    return ext is not None and _SHARDING_KEY in (ext.get("i") or ext.get("properties") or "")
 
 
 def unique_key(request: Command) -> str | None:

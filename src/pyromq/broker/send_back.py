@@ -18,7 +18,7 @@ from pyromq.errors import (
 from pyromq.protocol import properties as props
 from pyromq.protocol.codes import RequestCode
 from pyromq.protocol.headers import ConsumerSendMessageBack
-from pyromq.protocol.names import SCHEDULE_TOPIC, retry_topic
+from pyromq.protocol.names import DLQ_PREFIX, SCHEDULE_TOPIC, retry_topic
 from pyromq.protocol.permissions import PERM_WRITE
 from pyromq.protocol.record import decode_record
 from pyromq.protocol.rights import Action, on_topic
@@ -113,6 +113,9 @@ class SendBackProcessor:
         """A retry topic counts a message on delivery; the dead-letter topic counts it now."""
         stats = self._stats
         stats.add("SNDBCK_PUT_NUMS", origin)
+        if record.topic.startswith(DLQ_PREFIX):
+            topic, _, group = origin.partition("@")
+            stats.events.dead_letter(group, topic)
         stats.add("TOPIC_PUT_NUMS", record.topic)
         stats.add("TOPIC_PUT_SIZE", record.topic, size)
         stats.add("BROKER_PUT_NUMS", self._live.config.cluster_name)

@@ -1,7 +1,7 @@
 """RocketMQ's settings that have no effect here, accepted so that a `broker.conf` works unchanged.
 
 `JavaConfig` has settings of threads, buffers and Netty. `LaterConfig` has those of features
-that this broker does not have yet, such as metrics.
+that this broker does not have.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ _NO_THREADS = "There are no thread pools; one event loop serves all requests."
 _NO_QUEUES = "These requests are answered as soon as they are read; maxRunningRequests limits those that wait."
 _NO_BUFFERS = "Netty is not used."
 _NO_POOL = "The page cache is the pool."
-_NO_METRICS = "This broker has no metrics yet."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +100,4 @@ class LaterConfig:
     check_transactions: bool = option(
         "checkTransactionMessageEnable", False, "Transactions are always checked.", no_effect=True
     )
-    metrics_exporter: str = option("metricsExporterType", "DISABLE", _NO_METRICS, no_effect=True)
-    metrics_host: str = option("metricsPromExporterHost", "", _NO_METRICS, no_effect=True)
-    metrics_port: int = option("metricsPromExporterPort", 5557, _NO_METRICS, no_effect=True)
     filter_server_nums: int = option("filterServerNums", 0, "Brokers filter messages themselves.", no_effect=True)

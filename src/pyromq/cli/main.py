@@ -29,7 +29,9 @@ class Noun(NamedTuple):
 _WORD = "[a-z][a-z-]*"
 
 NOUNS = {
-    "up": Noun("pyromq.cli.servers.up", "Run a name server and a broker in one process, without configuration."),
+    "up": Noun(
+        "pyromq.cli.servers.up", "Run a name server, a broker and a dashboard in one process, without configuration."
+    ),
     "broker": Noun(
         "pyromq.cli.servers.broker",
         "Run a broker, or inspect and manage running ones.",
@@ -45,6 +47,7 @@ NOUNS = {
         _WORD,
         "pyromq.cli.nouns.controller",
     ),
+    "dashboard": Noun("pyromq.cli.servers.dashboard", "Show clusters in the browser, ours or RocketMQ's own."),
     "topic": Noun("pyromq.cli.nouns.topic", "List, inspect, create and delete topics."),
     "group": Noun("pyromq.cli.nouns.group", "Show and manage consumer groups: lag, members, settings, offsets."),
     "message": Noun("pyromq.cli.nouns.message.message", "Find, read, follow, send and export messages."),
@@ -68,8 +71,11 @@ NOUNS = {
     "export": Noun("pyromq.cli.nouns.export", "Export a cluster's topics, groups, settings or load as a document."),
     "top": Noun("pyromq.cli.nouns.top", "Watch the rates and lag of topics and groups."),
     "doctor": Noun("pyromq.cli.nouns.doctor", "Find out what is wrong with a cluster, and how to fix it."),
-    "spark": Noun("pyromq.cli.nouns.spark", "Work with topics in Spark: a shell, programs, a health check."),
+    "exporter": Noun("pyromq.cli.nouns.exporter", "Show the metrics of a whole cluster to Prometheus."),
+    "sql": Noun("pyromq.cli.nouns.sql", "Ask topics, their archive, or both, in SQL."),
+    "spark": Noun("pyromq.cli.nouns.spark", "Work with topics in Spark: a shell, programs, pipelines, a health check."),
     "lake": Noun("pyromq.cli.nouns.lake", "Look at the tables of archived topics, and take care of them."),
+    "pipelines": Noun("pyromq.cli.nouns.pipelines", "Make a project of Spark Declarative Pipelines."),
     "bench": Noun("pyromq.cli.nouns.bench", "Measure how fast messages are sent and read."),
     "context": Noun("pyromq.cli.nouns.context", "Manage named connections, for --context."),
     "tls": Noun("pyromq.cli.nouns.tls", "Make certificates for TLS, and look at those that servers show."),

@@ -16,6 +16,7 @@ from pyromq.auth.assembly import check_access
 from pyromq.auth.config import AccessConfig
 from pyromq.auth.users import UsersConfig
 from pyromq.errors import ConfigError
+from pyromq.metrics.config import ControllerMetricsConfig, check_metrics
 from pyromq.remoting import ServerConfig, TlsConfig, join_address, split_addresses
 from pyromq.remoting.addresses import local_address
 from pyromq.remoting.live_settings import LiveSettings as ServerSettings
@@ -159,7 +160,6 @@ class ControllerConfig:
 _NO_THREADS = "There are no thread pools; one event loop serves all requests."
 _NO_BUFFERS = "Netty is not used here."
 _NO_RAFT = "Decisions are kept as controllerStore says."
-_NO_METRICS = "The controller exports no metrics yet."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +185,6 @@ class JavaConfig:
     )
     jraft_election_timeout: int = option("jRaftElectionTimeoutMs", 1000, _NO_RAFT, no_effect=True)
     jraft_snapshots: int = option("jRaftSnapshotIntervalSecs", 3600, _NO_RAFT, no_effect=True)
-    metrics: str = option("metricsExporterType", "DISABLE", _NO_METRICS, no_effect=True)
-    metrics_port: int = option("metricsPromExporterPort", 5557, _NO_METRICS, no_effect=True)
     threads: int = option("controllerThreadPoolNums", 16, _NO_THREADS, no_effect=True)
     queue: int = option("controllerRequestThreadPoolQueueCapacity", 50000, _NO_THREADS, no_effect=True)
     worker_threads: int = option("serverWorkerThreads", 8, _NO_THREADS, no_effect=True)
@@ -196,7 +194,16 @@ class JavaConfig:
     epoll: bool = option("useEpollNativeSelector", False, _NO_BUFFERS, no_effect=True)
 
 
-CONFIGS = (ControllerConfig, ServerConfig, TlsConfig, LogConfig, AccessConfig, UsersConfig, JavaConfig)
+CONFIGS = (
+    ControllerConfig,
+    ServerConfig,
+    TlsConfig,
+    LogConfig,
+    AccessConfig,
+    UsersConfig,
+    ControllerMetricsConfig,
+    JavaConfig,
+)
 
 
 def load_settings(
@@ -243,6 +250,7 @@ def _is_free(settings: Settings, key: str, file: Path | None) -> bool:
 def check_settings(settings: Settings) -> None:
     """Raise ConfigError for settings no controller can have, at a start and for a run-time change."""
     check_access(settings)
+    check_metrics(settings, ControllerMetricsConfig)
     config = settings[ControllerConfig]
     me, peers = controllers(settings)
     if len(peers) > 1 and config.store is not Store.ETCD:

@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING
 
 from pyromq.auth.assembly import AccessControl, Server
 from pyromq.errors import ConfigError
+from pyromq.metrics import server_metrics as metrics
+from pyromq.metrics.config import ControllerMetricsConfig, ExporterType
+from pyromq.metrics.health import Check, Startup
+from pyromq.metrics.model import Sample
+from pyromq.metrics.requests import request_samples
 from pyromq.protocol.codes import RequestCode
 from pyromq.remoting import (
     CloseReason,
@@ -22,6 +27,7 @@ from pyromq.remoting import (
     TlsConfig,
     body_limits,
 )
+from pyromq.remoting.latencies import RequestLatencies
 from pyromq.remoting.live_settings import SettingsProcessors
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels
 from pyromq.remoting.service import Service
@@ -38,7 +44,7 @@ from .processors import BrokerProcessors, GroupProcessors
 from .requests import RULES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+    from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 
     from pyromq.remoting import Processor
     from pyromq.settings import Settings
@@ -83,6 +89,8 @@ class Controller(Service):
         self._elected = elected
         self._embedded = embedded
         self._known: Decisions | None = None
+        exporter = settings[ControllerMetricsConfig].exporter
+        self._latencies = None if exporter is ExporterType.DISABLE else RequestLatencies()
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -143,6 +151,7 @@ class Controller(Service):
             tls=tls,
             body_limit=limits,
             count_unserved=self._access.guard.count_unserved,
+            latencies=self._latencies,
         )
         server.bind()
         try:
@@ -222,6 +231,35 @@ class Controller(Service):
                 self._elected(group)
 
         return tell
+
+    # What monitoring asks (`pyromq.metrics.Monitored`)
+
+    kind = "controller"
+
+    def metric_labels(self) -> dict[str, str]:
+        return {"node_type": "controller", "node_id": self._me.id}
+
+    def startup(self) -> Startup:
+        return Startup(done=self._elections is not None, percent=100 if self._elections is not None else 0)
+
+    def checks(self) -> list[Check]:
+        return [Check("decisions", self._elections is not None, "" if self._elections else "not known yet")]
+
+    async def refresh(self) -> None:
+        """Everything can be read in one go."""
+
+    def samples(self) -> Iterator[Sample]:
+        if self._elections is not None:
+            groups = list(self.groups.values())
+            yield Sample(metrics.CONTROLLER_GROUPS, (), len(groups))
+            yield Sample(metrics.CONTROLLER_MASTERLESS, (), sum(group.master is None for group in groups))
+            for group in groups:
+                yield Sample(metrics.CONTROLLER_EPOCH, (group.name,), group.master_epoch)
+                yield Sample(metrics.CONTROLLER_IN_SYNC, (group.name,), len(group.sync_state_set))
+        if self._server is not None:
+            yield Sample(metrics.CONNECTIONS, (), len(self._server.endpoint.connections))
+        if self._latencies is not None:
+            yield from request_samples(self._latencies)
 
     # Events of connections
 

@@ -16,6 +16,7 @@ from pyromq.auth.config import AccessConfig
 from pyromq.auth.near import Network, networks
 from pyromq.auth.users import UsersConfig
 from pyromq.errors import ConfigError
+from pyromq.metrics.config import NamesrvMetricsConfig, check_metrics
 from pyromq.remoting import ServerConfig, TlsConfig, split_addresses
 from pyromq.remoting.log_levels import LogConfig
 from pyromq.remoting.tls import with_tls_file
@@ -199,7 +200,16 @@ class JavaConfig:
     shutdown_wait: int = option("shutdownWaitTimeSeconds", 30, _STOPS_AT_ONCE, no_effect=True)
 
 
-CONFIGS = (NamesrvConfig, ServerConfig, TlsConfig, LogConfig, AccessConfig, UsersConfig, JavaConfig)
+CONFIGS = (
+    NamesrvConfig,
+    ServerConfig,
+    TlsConfig,
+    LogConfig,
+    AccessConfig,
+    UsersConfig,
+    NamesrvMetricsConfig,
+    JavaConfig,
+)
 
 
 def load_settings(
@@ -228,6 +238,7 @@ def check_settings(settings: Settings) -> None:
     except ValueError as exc:
         raise ConfigError(f"adminAllowCidr: {exc}", settings.origin("adminAllowCidr")) from exc
     check_access(settings)
+    check_metrics(settings, NamesrvMetricsConfig)
     if settings[NamesrvConfig].known_brokers_only and not wants_accounts(settings):
         raise ConfigError(
             "knownBrokersOnly needs access control: aclEnable or authenticationEnabled",

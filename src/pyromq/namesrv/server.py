@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING
 from pyromq.auth.assembly import AccessControl, Server
 from pyromq.auth.near import ChangesFromNear
 from pyromq.errors import ConfigError
+from pyromq.metrics import server_metrics as metrics
+from pyromq.metrics.config import ExporterType, NamesrvMetricsConfig
+from pyromq.metrics.health import Check, Startup
+from pyromq.metrics.model import Sample
+from pyromq.metrics.requests import request_samples
 from pyromq.protocol.codes import RequestCode
 from pyromq.remoting import (
     CloseReason,
@@ -22,6 +27,7 @@ from pyromq.remoting import (
     TlsConfig,
     body_limits,
 )
+from pyromq.remoting.latencies import RequestLatencies
 from pyromq.remoting.live_settings import SettingsProcessors
 from pyromq.remoting.log_levels import LogConfig, apply_log_levels
 from pyromq.remoting.service import Service
@@ -38,7 +44,7 @@ from .route_answers import RouteAnswers
 from .routes import RouteTables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyromq.remoting import Processor
     from pyromq.settings import Settings
@@ -75,6 +81,8 @@ class NameServer(Service):
         self._access = AccessControl(settings, Server(rules=asked, home=home, only_changes=True), near)
         self._server: RemotingServer | None = None
         self._notices: BrokerNotices | None = None
+        exporter = settings[NamesrvMetricsConfig].exporter
+        self._latencies = None if exporter is ExporterType.DISABLE else RequestLatencies()
         self._look_again = asyncio.Event()
 
     @property
@@ -124,6 +132,7 @@ class NameServer(Service):
                 tls=tls,
                 body_limit=limits,
                 count_unserved=self._access.guard.count_unserved,
+                latencies=self._latencies,
             )
             async with server, asyncio.TaskGroup() as tasks:
                 self._server = server
@@ -153,6 +162,37 @@ class NameServer(Service):
             RequestCode.UPDATE_NAMESRV_CONFIG: own.update,
             RequestCode.GET_NAMESRV_CONFIG: own.get,
         }
+
+    # What monitoring asks (`pyromq.metrics.Monitored`)
+
+    kind = "name server"
+
+    def metric_labels(self) -> dict[str, str]:
+        return {"node_type": "nameserver", "node_id": "" if self._server is None else self._server.address}
+
+    def startup(self) -> Startup:
+        return Startup(done=self._server is not None, percent=100 if self._server is not None else 0)
+
+    def checks(self) -> list[Check]:
+        return [Check("listening", self._server is not None)]
+
+    async def refresh(self) -> None:
+        """Everything can be read in one go."""
+
+    def samples(self) -> Iterator[Sample]:
+        tables = self._tables
+        groups = list(tables.brokers.values())
+        yield Sample(metrics.NAMESRV_CLUSTERS, (), len(tables.clusters))
+        yield Sample(metrics.NAMESRV_TOPICS, (), len(tables.topics))
+        yield Sample(metrics.NAMESRV_KV_KEYS, (), len(self._kv_config.lines()))
+        for cluster in list(tables.clusters):
+            own = [group for group in groups if group.cluster == cluster]
+            yield Sample(metrics.NAMESRV_BROKERS, (cluster,), sum(len(group.addresses) for group in own))
+            yield Sample(metrics.NAMESRV_MASTERS, (cluster,), sum(group.has_master for group in own))
+        if self._server is not None:
+            yield Sample(metrics.CONNECTIONS, (), len(self._server.endpoint.connections))
+        if self._latencies is not None:
+            yield from request_samples(self._latencies)
 
     # Events of connections (docs/spec/namesrv.md 4.5)
 

@@ -70,9 +70,11 @@ class Command(msgspec.Struct, gc=False):
     flag: I32 = 0
     remark: str | None = None
     ext: dict[str, str] | None = msgspec.field(default=None, name="extFields")
-    # The next two are not part of a header. Decoders assign both, whatever a peer may write under these names.
+    # The next three are not part of a header. Decoders assign the first two, whatever a peer may write under these
+    # names, and the connection that reads a request the last: when that was, by `time.monotonic()`.
     body: Body | None = msgspec.field(default=None, name="(body)")
     serialize: SerializeType = msgspec.field(default=SerializeType.JSON, name="(serialize)")
+    received: float = msgspec.field(default=0.0, name="(received)")
 
     @classmethod
     def request(

@@ -49,6 +49,8 @@ BROKER_ONLY_TOPICS = TIMED_TOPICS | {
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+# Archives of the lake commit how far they are as groups of this name and more. They have no members.
+ARCHIVE_GROUP_PREFIX = f"{SYSTEM_GROUP_PREFIX}LAKE_"
 TOOLS_GROUP = "TOOLS_CONSUMER"  # every broker has it, and nobody counts its offsets
 SELF_TEST_GROUP = "SELF_TEST_C_GROUP"
 SELF_TEST_PRODUCER_GROUP = "SELF_TEST_P_GROUP"

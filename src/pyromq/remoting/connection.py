@@ -259,13 +259,16 @@ class Connection(asyncio.Protocol):
 
     # Answering and sending
 
-    def reply(self, request: Command, response: Command) -> None:
-        """Send the answer to `request`, unless it is one-way.
+    def reply(self, request: Command, response: Command, *, held: bool = False) -> None:
+        """Send the answer to `request`, unless it is one-way. `held` says that it waited on purpose.
 
         Number and header serialisation become those of the request, so a reply from elsewhere may be passed on.
         """
-        if self._endpoint.hooks:
+        endpoint = self._endpoint
+        if endpoint.hooks:
             self._after_response(request, response)
+        if endpoint.latencies is not None:
+            endpoint.latencies.answered(request, response.code, held=held)
         if request.flag & ONEWAY:
             return
         try:
@@ -283,10 +286,13 @@ class Connection(asyncio.Protocol):
             return
         self._write(encode_parts(command, self._endpoint.max_frame))
 
-    def send_reply_frame(self, frame: bytes) -> bool:
-        """Send a reply that is already a frame; sends nothing and returns False if hooks want to see replies."""
-        if self._endpoint.hooks:
+    def send_reply_frame(self, request: Command, frame: bytes) -> bool:
+        """Send the good answer to `request`, already a frame; nothing, and False, if hooks want to see replies."""
+        endpoint = self._endpoint
+        if endpoint.hooks:
             return False
+        if endpoint.latencies is not None:
+            endpoint.latencies.answered(request, 0)
         if not self.closed:
             self._writer.write_frame(frame)
             if self._blocked is not None:
@@ -468,7 +474,8 @@ class Connection(asyncio.Protocol):
         next_command = self._decoder.next
         process = self._process
         fast, lateness = endpoint.fast, endpoint.lateness
-        if lateness is not None and monotonic() > lateness.late_after:
+        now = monotonic()
+        if lateness is not None and now > lateness.late_after:
             process, fast = self._process_late, None
         left = self._turn()
         while left > 0:
@@ -495,6 +502,7 @@ class Connection(asyncio.Protocol):
                 if not self._calls.resolve(command):
                     logger.debug("%s: no request waits for reply %s", self.peer, command.opaque)
             else:
+                command.received = now
                 process(command)
         self._yield_turn()
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from .connection import Connection
     from .folded_log import FoldedLog
+    from .latencies import RequestLatencies
     from .request_rules import BodyLimit
     from .unfinished_frames import UnfinishedFrames
 
@@ -106,6 +107,8 @@ class Endpoint:
     count_unserved: Callable[[Connection, Command], None] | None = None
     # A server's log of what peers do wrong; a client has few peers, and logs each time.
     faults: FoldedLog | None = None
+    # Counts how long requests take; None if nobody wants to know.
+    latencies: RequestLatencies | None = None
     # Shared by the endpoints whose connections are bounded together.
     unfinished: UnfinishedFrames | None = None
     # A server uses the header serialisation of each client.

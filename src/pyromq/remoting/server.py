@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from .certificates import Reloaded
     from .config import ServerConfig
+    from .latencies import RequestLatencies
     from .listening import Address
     from .request_rules import BodyLimit
 
@@ -60,10 +61,12 @@ class RemotingServer:
         certificates: FollowedFiles | None = None,
         admissions: Admissions | None = None,
         count_unserved: Callable[[Connection, Command], None] | None = None,
+        latencies: RequestLatencies | None = None,
     ) -> None:
         """`unfinished`, `certificates` and `admissions` are given by those who have several ports, for all of them.
 
-        `count_unserved` hears of requests that no processor gets, and raises a BrokerError for one too many.
+        `count_unserved` hears of requests that no processor gets, and raises a BrokerError for one too many;
+        `latencies` counts how long the others took.
         """
         self._config = config
         self._open = admissions or Admissions(config)
@@ -94,6 +97,7 @@ class RemotingServer:
             body_limit=body_limit,
             count_unserved=count_unserved,
             faults=self._faults,
+            latencies=latencies,
             unfinished=unfinished or UnfinishedFrames(max(config.max_unfinished, config.max_frame)),
             follow_peer=True,
             holds_requests=True,

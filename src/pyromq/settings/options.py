@@ -114,7 +114,8 @@ class Option:
     def _parse_enum(self, text: str) -> enum.Enum:
         members: list[enum.Enum] = list(self.kind)  # type: ignore[call-overload]  # an Enum class, seen by the caller
         for member in members:
-            if _enum_text(member).lower() == text.lower():
+            # Where RocketMQ's values have numbers, it takes those as well.
+            if text.lower() in (_enum_text(member).lower(), str(member.value)):
                 return member
         raise ValueError(f"{self.key} must be one of {', '.join(map(_enum_text, members))}, not {text!r}")
 

@@ -26,19 +26,52 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Link:
+class Reach:
+    """A client, what users call its queues, and where brokers are to be reached."""
+
+    def __init__(self, client: Client, mapped: Mapping[str, str] | None = None) -> None:
+        self.client = client
+        self.namespace = client.namespace
+        self._mapped = mapped or {}
+
+    def on_wire(self, queue: MessageQueue) -> MessageQueue:
+        """The queue as brokers call it, with the namespace in front of the topic."""
+        return replace(queue, topic=self.namespace.wrap(queue.topic)) if self.namespace.name else queue
+
+    def for_user(self, queue: MessageQueue) -> MessageQueue:
+        """The queue as the user calls it."""
+        return replace(queue, topic=self.namespace.unwrap(queue.topic)) if self.namespace.name else queue
+
+    def reached_at(self, advertised: str) -> str:
+        """Where to reach the broker that advertises this address (`brokerAddressMap`)."""
+        return self._mapped.get(advertised, advertised)
+
+    def replica(self, broker_name: str, broker_id: int = 0, *, only_this: bool = False) -> str | None:
+        """An address to read from: that of this broker id, or else any; None if the routes have none."""
+        found = self.client.routes.replica(broker_name, broker_id, only_this)
+        return None if found is None else self.reached_at(found[0])
+
+    def broker_addresses(self, topic: str) -> dict[str, dict[int, str]]:
+        """The addresses of each broker of `topic` by id, from the route, for tasks to start with."""
+        route = self.client.routes.cached(self.namespace.wrap(topic))
+        brokers: Mapping[str, Mapping[int, str]] = (
+            {} if route is None else {broker.broker_name: broker.broker_addrs for broker in route.broker_datas}
+        )
+        return {name: dict(addresses) for name, addresses in brokers.items()}
+
+
+class Link(Reach):
     """The connection of a driver-side reader or of a task to its cluster. For one thread at a time."""
 
     def __init__(self, options: ConnectionOptions) -> None:
         """Connects to nothing yet. Raises ConfigError for missing keys or certificates."""
-        self._mapped = options.broker_address_map or {}
-        self.client = Client(
+        client = Client(
             options.namesrv,
             namespace=options.namespace,
             credentials=options.resolve_credentials(),
             tls=_tls(options),
         )
-        self.namespace = self.client.namespace
+        super().__init__(client, options.broker_address_map or {})
         self._is_closed = False
         self._is_interrupted = False
         self._running: asyncio.Task[Any] | None = None
@@ -79,33 +112,6 @@ class Link:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-    # Names and addresses
-
-    def on_wire(self, queue: MessageQueue) -> MessageQueue:
-        """The queue as brokers call it, with the namespace in front of the topic."""
-        return replace(queue, topic=self.namespace.wrap(queue.topic)) if self.namespace.name else queue
-
-    def for_user(self, queue: MessageQueue) -> MessageQueue:
-        """The queue as the user calls it."""
-        return replace(queue, topic=self.namespace.unwrap(queue.topic)) if self.namespace.name else queue
-
-    def reached_at(self, advertised: str) -> str:
-        """Where to reach the broker that advertises this address (`brokerAddressMap`)."""
-        return self._mapped.get(advertised, advertised)
-
-    def replica(self, broker_name: str, broker_id: int = 0, *, only_this: bool = False) -> str | None:
-        """An address to read from: that of this broker id, or else any; None if the routes have none."""
-        found = self.client.routes.replica(broker_name, broker_id, only_this)
-        return None if found is None else self.reached_at(found[0])
-
-    def broker_addresses(self, topic: str) -> dict[str, dict[int, str]]:
-        """The addresses of each broker of `topic` by id, from the route, for tasks to start with."""
-        route = self.client.routes.cached(self.namespace.wrap(topic))
-        brokers: Mapping[str, Mapping[int, str]] = (
-            {} if route is None else {broker.broker_name: broker.broker_addrs for broker in route.broker_datas}
-        )
-        return {name: dict(addresses) for name, addresses in brokers.items()}
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

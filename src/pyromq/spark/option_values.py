@@ -23,6 +23,7 @@ _METADATA = "pyromq.spark"
 _SIZE = re.compile(r"([0-9]{1,15}) *(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) *(ms|s|m|min|h|d)", re.IGNORECASE)
+_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(?:/s)?")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -59,6 +60,14 @@ def duration(value: str) -> float:
     if match is None:
         raise ValueError("a time such as 500ms, 30s or 15m")
     return float(match[1]) * _SECONDS[match[2].lower()]
+
+
+def rate(value: str) -> float:
+    """Rows a second."""
+    found = _RATE.fullmatch(value)
+    if found is None or not float(found[1]):
+        raise ValueError("a number a second, such as 100 or 0.5")
+    return float(found[1])
 
 
 def choice(*names: str) -> Callable[[str], str]:
@@ -156,4 +165,4 @@ def opt(
 
 def declared(kind: type) -> list[tuple[str, OptionInfo]]:
     """The options of a class, with the names of their attributes."""
-    return [(each.name, each.metadata[_METADATA]) for each in dataclasses.fields(kind)]
+    return [(each.name, each.metadata[_METADATA]) for each in dataclasses.fields(kind) if _METADATA in each.metadata]

@@ -14,11 +14,13 @@ import difflib
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pyromq.errors import ConfigError
 
+from .moments import moment
+from .moments import shown as shown_time
 from .option_values import (
     OptionInfo,
     addresses,
@@ -34,6 +36,7 @@ from .option_values import (
     offsets_or,
     opt,
     pattern,
+    rate,
     size,
     text,
 )
@@ -50,6 +53,8 @@ TABLE_METADATA = "rocketmq.options"
 
 _SPARKS_OWN = frozenset(("path", "location", "provider", "owner", "checkpointlocation", "queryname"))
 _SPARKS_PREFIXES = ("option.", "asyncprogress")
+# Settings of a lake's storage or catalog that are handed on as they are, and may be secret.
+_LAKES_PREFIXES = ("lake.storage.", "lake.catalog.")
 _CREATE_TABLE_MARKS = ("provider", "option.")
 
 
@@ -129,31 +134,34 @@ class SourceOptions(ConnectionOptions):
         "groupFallback", choice("earliest", "latest"), "earliest", "Where to start in queues the group has never read."
     )
     starting_timestamp: int | None = opt(
-        "startingTimestamp", integer(), None, "Start at this time (epoch ms); overrides startingOffsets."
+        "startingTimestamp", moment, None, "Start at this time: ISO 8601, or epoch ms; overrides startingOffsets."
     )
     starting_offsets_by_timestamp: dict[MessageQueue, int] | None = opt(
         "startingOffsetsByTimestamp",
         lambda value: offsets.parse_times(value, "startingOffsetsByTimestamp"),
         None,
-        "A time (epoch ms) for each queue, as JSON like that of offsets.",
+        "A time for each queue, as JSON like that of offsets.",
     )
-    starting_offsets_by_timestamp_strategy: str = opt(
+    starting_offsets_by_timestamp_strategy: str | None = opt(
         "startingOffsetsByTimestampStrategy",
         choice("error", "latest"),
-        "error",
-        "What to do if a queue has nothing that recent.",
+        None,
+        "If a queue has nothing that recent: error, or latest to start at its end. Default: error, latest in batch.",
     )
-    ending_offsets: str | dict[MessageQueue, int] = opt(
-        "endingOffsets", offsets_or("endingOffsets", "latest"), "latest", "Where a batch read ends (exclusive)."
+    ending_offsets: str | dict[MessageQueue, int] | None = opt(
+        "endingOffsets",
+        offsets_or("endingOffsets", "latest"),
+        None,
+        "Where a batch read ends (exclusive): latest, the default, or JSON.",
     )
     ending_timestamp: int | None = opt(
-        "endingTimestamp", integer(), None, "End before this time (epoch ms); overrides endingOffsets."
+        "endingTimestamp", moment, None, "End before this time: ISO 8601, or epoch ms; overrides endingOffsets."
     )
     ending_offsets_by_timestamp: dict[MessageQueue, int] | None = opt(
         "endingOffsetsByTimestamp",
         lambda value: offsets.parse_times(value, "endingOffsetsByTimestamp"),
         None,
-        "A time (epoch ms) for each queue, as JSON like that of offsets.",
+        "A time for each queue, as JSON like that of offsets.",
     )
     fail_on_data_loss: bool = opt(
         "failOnDataLoss", boolean, True, "Fail if messages to be read are gone; otherwise warn and continue."
@@ -210,8 +218,30 @@ class SourceOptions(ConnectionOptions):
         "auto",
         "Which broker to read from; auto follows the broker's advice.",
     )
-    lake_root: str | None = opt("lake.root", text, None, "For startingOffsets=lake.")
+    lake_root: str | None = opt("lake.root", text, None, "The lake: a folder or a URI such as s3://bucket/folder.")
     lake_name: str | None = opt("lake.name", text, None, "Name of the table, if not the topic's.")
+    lake_format: str | None = opt(
+        "lake.format", choice("delta", "iceberg"), None, "Format of the table, if it cannot be told from the rest."
+    )
+    lake_version: int | None = opt(
+        "lake.version", integer(), None, "With startingOffsets=lake: version of the table; default: the newest."
+    )
+    lake_history: bool = opt(
+        "lake.history", boolean, False, "Read from the lake what it has of the topic, and only the rest from brokers."
+    )
+    lake_endpoint: str | None = opt("lake.endpoint", text, None, "URL of an S3-compatible store.")
+    lake_region: str | None = opt("lake.region", text, None, "Region of the bucket.")
+    lake_credentials: str | None = opt(
+        "lake.credentials", text, None, "Where to find the keys of the lake's storage: env:PREFIX or file:PATH."
+    )
+    lake_access_key: str | None = opt(
+        "lake.accessKey", text, None, "Key of the lake's storage; lake.credentials is safer.", secret=True
+    )
+    lake_secret_key: str | None = opt(
+        "lake.secretKey", text, None, "Key of the lake's storage; lake.credentials is safer.", secret=True
+    )
+    lake_session_token: str | None = opt("lake.sessionToken", text, None, "Token for temporary keys.", secret=True)
+    lake_others: Mapping[str, str] | None = field(default=None, repr=False)
     use_index: bool = opt("useIndex", boolean, False, "Look up keys and msgId in the broker's index.")
     broker_gone_timeout: float = opt(
         "brokerGoneTimeout", duration, 600.0, "How long a broker may be unreachable before the query fails."
@@ -236,22 +266,47 @@ class SourceOptions(ConnectionOptions):
             raise ConfigError("give either tags or sql")
         if self.starting_offsets == "group" and self.consumer_group is None:
             raise ConfigError("startingOffsets=group needs consumerGroup")
-        if self.starting_offsets == "lake" and self.lake_root is None:
-            raise ConfigError("startingOffsets=lake needs lake.root")
+        self._check_lake()
+        _check_order(self.starting_timestamp, self.ending_timestamp)
         if isinstance(self.ending_offsets, dict):
+            begins = self.starting_offsets if isinstance(self.starting_offsets, dict) else {}
             for queue, offset in self.ending_offsets.items():
                 if offset == offsets.EARLIEST:
                     raise ConfigError(f"endingOffsets: {offsets.place(queue)} ends at -2, before its first message")
+                if 0 <= offset < begins.get(queue, 0):
+                    raise ConfigError(
+                        f"endingOffsets: {offsets.place(queue)} ends at {offset}, before it starts at {begins[queue]}"
+                    )
+
+    def _check_lake(self) -> None:
+        if self.lake_root is None and (self.starting_offsets == "lake" or self.lake_history):
+            raise ConfigError(f"{'lake.history' if self.lake_history else 'startingOffsets=lake'} needs lake.root")
+        if self.lake_name is not None and len(self.subscribe) > 1:
+            raise ConfigError("lake.name names one table, so it goes with one topic")
+        if self.lake_history:
+            if self.starting_timestamp is not None or self.starting_offsets_by_timestamp is not None:
+                raise ConfigError("with lake.history, filter by storeTimestamp instead of starting at a time")
+            if self.sql is not None:
+                raise ConfigError("sql is for brokers, not for the lake; with lake.history, use a WHERE clause")
 
     def check_batch(self) -> None:
         """What only a batch read minds."""
         if self.starting_offsets == "latest":
             raise ConfigError("startingOffsets=latest reads nothing in batch; it is for streams")
+        ends = (self.ending_offsets, self.ending_offsets_by_timestamp, self.ending_timestamp)
+        has_end = any(end not in (None, "latest") for end in ends)
+        if self.lake_history and (self.starting_offsets not in (None, "earliest") or has_end):
+            raise ConfigError("a batch with lake.history reads all there is: filter by queueOffset or storeTimestamp")
 
     def check_stream(self) -> None:
         """What only a stream minds."""
-        if self.ending_offsets != "latest" or self.ending_timestamp is not None or self.ending_offsets_by_timestamp:
-            raise ConfigError("a stream has no end: endingOffsets, endingTimestamp and the like are for batch reads")
+        for key, value in (
+            ("endingOffsets", self.ending_offsets),
+            ("endingTimestamp", self.ending_timestamp),
+            ("endingOffsetsByTimestamp", self.ending_offsets_by_timestamp),
+        ):
+            if value is not None:
+                raise ConfigError(f"{key} is for batch reads: a stream has no end (trigger availableNow ends it)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +342,9 @@ class SinkOptions(ConnectionOptions):
     )
     dedup_lookback: float = opt(
         "dedupLookback", duration, 600.0, "With effectively-once: how far back to look for messages already sent."
+    )
+    rows_per_second: float | None = opt(
+        "rowsPerSecond", rate, None, "Rows that each task sends in a second, at most; as fast as possible by default."
     )
     max_message_bytes: int = opt(
         "maxMessageBytes", size, 4 << 20, "Larger bodies count as bad rows; brokers have a limit of their own."
@@ -338,10 +396,10 @@ class LogOptions:
         "columns", columns, (), "Only these columns; works in SQL, too, where no schema can be given."
     )
     starting_timestamp: int | None = opt(
-        "startingTimestamp", integer(), None, "Only messages stored at this time or later (epoch ms)."
+        "startingTimestamp", moment, None, "Only messages stored at this time or later: ISO 8601, or epoch ms."
     )
     ending_timestamp: int | None = opt(
-        "endingTimestamp", integer(), None, "Only messages stored before this time (epoch ms)."
+        "endingTimestamp", moment, None, "Only messages stored before this time: ISO 8601, or epoch ms."
     )
     starting_physical_offset: int | None = opt(
         "startingPhysicalOffset", integer(), None, "Only records from this offset on."
@@ -354,7 +412,7 @@ class LogOptions:
     )
     partition_bytes: int = opt("partitionBytes", size, 128 << 20, "Bytes of the log per task.")
     broker_name: str | None = opt(
-        "brokerName", text, None, "Value of the brokerName column; a store does not know its broker."
+        "brokerName", text, None, "Value of the brokerName column, if it cannot be found in the store's config."
     )
     on_corrupt: str = opt(
         "onCorrupt",
@@ -373,6 +431,13 @@ class LogOptions:
     def check(self) -> None:
         if not self.path:
             raise ConfigError("option path is missing: the root folder of a store")
+        _check_order(self.starting_timestamp, self.ending_timestamp)
+
+
+def _check_order(since: int | None, until: int | None) -> None:
+    if since is not None and until is not None and until < since:
+        times = f"endingTimestamp ({shown_time(until)}) is before startingTimestamp ({shown_time(since)})"
+        raise ConfigError(f"{times}, so there is nothing to read")
 
 
 # Parsing
@@ -396,7 +461,11 @@ def parse(kind: type[AnyOptions], given: Mapping[str, str], *, others: tuple[typ
         known = {**_by_key(other), **known}
     values: dict[str, Any] = {}
     keys: dict[str, str] = {}
+    if kind is SourceOptions:
+        values["lake_others"] = {key: value for key, value in given.items() if _is_lakes_own(key)}
     for key, value in given.items():
+        if _is_lakes_own(key) and SourceOptions in (kind, *others):
+            continue
         found = own.get(key.lower())
         if found is None:
             if key.lower() not in known and not _is_sparks_own(key):
@@ -486,8 +555,13 @@ def _value(info: OptionInfo, key: str, value: str) -> Any:
         return info.parse(stripped)
     except ValueError as exc:
         said = "" if info.secret else f", not {value[:80]!r}"
-        # Without the cause if that could quote the value.
-        raise ConfigError(f"option {key} must be {exc}{said}") from (None if info.secret else exc)
+        # Without the cause if that could quote the value. Spark makes all keys lower-case.
+        spelt = next(name for name in (info.key, *info.aliases) if name.lower() == key.lower())
+        raise ConfigError(f"option {spelt} must be {exc}{said}") from (None if info.secret else exc)
+
+
+def _is_lakes_own(key: str) -> bool:
+    return key.lower().startswith(_LAKES_PREFIXES)
 
 
 def _is_sparks_own(key: str) -> bool:

@@ -177,6 +177,12 @@ class StoreConfig:
         "Allow deleting unexpired files when the disk is nearly full.",
         hot=True,
     )
+    archive_before_delete: bool = option(
+        "archiveBeforeDelete",
+        False,
+        "Keep commit log files that the lake has not archived yet, until diskSpaceCleanForciblyRatio.",
+        hot=True,
+    )
     clean_interval: int = option("cleanResourceInterval", 10_000, "Pause between clean-up rounds.", min=1)
     delete_interval: int = option("deleteCommitLogFilesInterval", 100, "Pause between deletions of log files.", min=0)
     delete_queue_interval: int = option(

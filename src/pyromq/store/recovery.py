@@ -22,7 +22,7 @@ from .queues.consume_queue import Gap
 from .scan import ScannedRecord, scan, scan_many
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from .commit_log import CommitLog
     from .index.index import IndexFiles
@@ -48,7 +48,9 @@ class Recovery:
         *,
         deleted: Mapping[str, int] | None = None,
         check_crc: bool = True,
+        progress: Callable[[int], None] = lambda percent: None,
     ) -> None:
+        """`progress` is told how many percent of the log were read."""
         self._log = log
         self._queues = queues
         self._index = index
@@ -56,7 +58,7 @@ class Recovery:
         # By topic, where the log ended when it was deleted.
         self._deleted = deleted or {}
         self._check_crc = check_crc
-        self._progress = Progress()
+        self._progress = Progress(progress)
         self._is_crash = self._was_copy = False
         # The newest store time read.
         self.last_timestamp = 0
@@ -148,13 +150,14 @@ class Recovery:
     def _read(self, start: int, dispatch_from: int, dispatch: Dispatch) -> PhysicalOffset:
         segments = [segment for segment in self._log.segments if segment.start >= start]
         end = PhysicalOffset(start)
+        self._progress.begin(start, segments[-1].end)
         for segment in segments:
             if segment.start != end:
                 # What it held is lost; what follows is not.
                 logger.error("commit log: no file for %s to %s; its messages are gone", end, segment.start)
             whole, end = self._read_file(segment, dispatch_from, dispatch)
             failpoints.hit("log.recovered")
-            self._progress(segment.end - start, segments[-1].end - start)
+            self._progress(segment.end)
             if not whole:
                 break
         return end
@@ -167,6 +170,7 @@ class Recovery:
         try:
             for records in scan_many(segment.view, segment.start, check_crc=self._check_crc):
                 last = records[-1] if isinstance(records, list) else records.last
+                self._progress(last.physical_offset)
                 if last.physical_offset < dispatch_from:
                     earlier = last
                 elif isinstance(records, list):
@@ -258,12 +262,13 @@ class Recovery:
         Damage there costs the damaged record and the rest of its file, no more.
         """
         segments = [segment for segment in self._log.segments if segment.end > start and segment.start < end]
+        self._progress.begin(start, end)
         for segment in segments:
             try:
                 dispatch.all(_between(start, end, scan(segment.view, 0, segment.start, check_crc=False)))
             except CorruptRecord as exc:
                 logger.error("%s; skipping the rest of its file", exc)
-            self._progress(segment.end - start, end - start)
+            self._progress(segment.end)
 
 
 def _between(start: int, end: int, records: Iterable[ScannedRecord]) -> Iterable[ScannedRecord]:
@@ -310,14 +315,24 @@ def first_record(segment: Segment) -> ScannedRecord | None:
 
 
 class Progress:
-    """Logs every few seconds how far a long recovery has come."""
+    """Tells how far a long recovery has come, and logs it every few seconds."""
 
-    def __init__(self, interval: float = 5.0) -> None:
+    def __init__(self, told: Callable[[int], None] = lambda percent: None, interval: float = 5.0) -> None:
+        self._told = told
         self._interval = interval
         self._last = time.monotonic()
+        self._start = 0
+        self._size = 1
 
-    def __call__(self, done: int, total: int) -> None:
+    def begin(self, start: int, end: int) -> None:
+        """What is read now lies between these offsets."""
+        self._start, self._size = start, max(end - start, 1)
+
+    def __call__(self, at: int) -> None:
+        """Everything before this offset was read."""
+        percent = min(100 * (at - self._start) // self._size, 100)
+        self._told(percent)
         now = time.monotonic()
         if now - self._last >= self._interval:
             self._last = now
-            logger.info("recovering the commit log: %d %%", 100 * done // max(total, 1))
+            logger.info("recovering the commit log: %d %%", percent)

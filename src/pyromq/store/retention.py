@@ -19,6 +19,9 @@ class CleaningPlan(NamedTuple):
     reason: str
     disk_full: bool
     disk_recovered: bool
+    # This many expired files stay because something in them is not archived yet; or, if the disk is too full for that,
+    # this many of those to delete are not.
+    unarchived: int = 0
 
 
 def plan_cleaning(
@@ -28,32 +31,46 @@ def plan_cleaning(
     segments: Sequence[Segment],
     now: float,
     by_operator: bool = False,
+    *,
+    archived: int | None = None,
 ) -> CleaningPlan:
     """Decide, from how full the disks are (0 to 1, negative if unknown) and how old the files.
 
     Of several disks for the log the least full one counts: that is where the next file can go. A file is as old as its
     last change. The newest one always stays, and files go in order: the first that stays keeps all behind it.
+
+    Files with something from `archived` on stay, too, as long as the disk is not so full that any file may go. None if
+    nobody archives.
     """
     fullest = round(100 * max(min(log_used), root_used))
     unknown = min(*log_used, root_used) < 0
     disk_full = fullest > config.disk_warning
-    forced = fullest > config.disk_clean_forcibly and config.clean_forcibly
+    no_room = fullest > config.disk_clean_forcibly
+    forced = no_room and config.clean_forcibly
+    old = segments[:-1] if forced else _expired(segments, config.reserved_hours, now)
+    done = len(old) if archived is None else sum(segment.end <= archived for segment in old)
+    may_go = len(old) if no_room else done
     if by_operator:
         reason = "by an operator"
-    elif forced or fullest > config.disk_clean_forcibly:
+    elif no_room:
         reason = f"disk {fullest} % full"
     elif fullest > config.disk_max_used or unknown:
         reason = f"disk {fullest} % full, expired files only"
     elif _is_time(config.delete_when, now):
         reason = f"expired, hour {config.delete_when}"
     else:
-        return CleaningPlan(0, "", disk_full, fullest <= config.disk_clean_forcibly)
-    count = 0
-    for segment in segments[:-1][: config.delete_batch]:
-        if not forced and _last_change(segment) + config.reserved_hours * 3600 > now:
-            break
-        count += 1
-    return CleaningPlan(count, reason, disk_full, fullest <= config.disk_clean_forcibly)
+        reason, may_go = "", 0
+    count = min(may_go, config.delete_batch)
+    unarchived = max(count - done, 0) if no_room else len(old) - done
+    return CleaningPlan(count, reason, disk_full, not no_room, unarchived)
+
+
+def _expired(segments: Sequence[Segment], hours: int, now: float) -> Sequence[Segment]:
+    """The oldest files, up to the first that is too young, or is the newest."""
+    for count, segment in enumerate(segments[:-1]):
+        if _last_change(segment) + hours * 3600 > now:
+            return segments[:count]
+    return segments[:-1]
 
 
 def _last_change(segment: Segment) -> float:

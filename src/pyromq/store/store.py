@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
 from pyromq.errors import CorruptRecord, OffsetOutOfRange, StoreError, StoreNotWritable
-from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, read_head
+from pyromq.protocol.record import SIZE_AND_MAGIC, HeadKind, read_head, store_timestamp_of
 from pyromq.settings import options_of
 
 from . import failpoints
@@ -44,7 +44,7 @@ from .queues.queue_ends import QUEUE_ENDS
 from .read import Reader
 from .recovery import Recovery, first_record
 from .removal import Removal
-from .retention import plan_cleaning
+from .retention import CleaningPlan, plan_cleaning
 from .tags import TagsCodes, parse_delay_levels
 from .upkeep import Mark, Upkeep
 
@@ -117,8 +117,14 @@ class MessageStore:
         self._open = False
         # Whether the last run ended without closing; known once the store is open.
         self.crashed = False
+        # How much of the log `open` has read. Other threads may look at it.
+        self.recovered_percent = 0
         # How many more clean-up rounds run whatever the hour.
         self._rounds_now = 0
+        # With `archive_before_delete`: up to here everything is archived that anybody archives. Whoever knows sets it.
+        self.archived = 0
+        # Expired files that clean-up keeps for that reason.
+        self.kept_for_archive = 0
         # Makes the filter bitmaps of a topic's messages; None if the topic has none.
         self.bitmaps: Callable[[str], Bitmap | None] | None = None
         # Where the newest whole record of the log began and ended when the store was opened.
@@ -181,6 +187,7 @@ class MessageStore:
         self.flusher.start()
         self._upkeep.start(self._clock(), self.log.end)
         self._open = True
+        self.recovered_percent = 100
         logger.info(
             "store open in %.3g s, %s: log %s to %s, %s queues",
             time.monotonic() - began,
@@ -245,6 +252,7 @@ class MessageStore:
             self._tags,
             deleted=self._deleted_topics.ends,
             check_crc=self.config.check_crc_on_recover,
+            progress=self._recovered,
         )
         ends = self.root / QUEUE_ENDS
         if crashed:
@@ -259,6 +267,9 @@ class MessageStore:
         self._upkeep.write_and_sync(self.queues)
         self.disk.delete(ends)
         logger.info("commit log recovered: ends at %s, %s records dispatched", self.log.end, recovery.count)
+
+    def _recovered(self, percent: int) -> None:
+        self.recovered_percent = percent
 
     def _safe_timestamp(self) -> int:
         checkpoint = self._checkpoint
@@ -284,6 +295,14 @@ class MessageStore:
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, for writing and reading. You may keep it: the object never changes."""
         return self.queues.get(topic, queue_id)
+
+    @property
+    def earliest_timestamp(self) -> int:
+        """When the oldest message was stored, in epoch milliseconds; -1 if there is none."""
+        try:
+            return store_timestamp_of(self.stored_at(self.log.start))
+        except OffsetOutOfRange:
+            return -1
 
     @property
     def refusal(self) -> str | None:
@@ -667,7 +686,13 @@ class MessageStore:
         log_used = [self.disk.used_ratio(folder) for folder in self.config.commit_log_folders]
         root_used = self.disk.used_ratio(self.root)
         plan = plan_cleaning(
-            self.config, log_used, root_used, self.log.segments, self._clock(), by_operator=self._rounds_now > 0
+            self.config,
+            log_used,
+            root_used,
+            self.log.segments,
+            self._clock(),
+            by_operator=self._rounds_now > 0,
+            archived=self.archived if self.config.archive_before_delete else None,
         )
         self._rounds_now = max(0, self._rounds_now - 1)
         if plan.disk_full:
@@ -680,6 +705,7 @@ class MessageStore:
             del self.refusals[_DISK]
             logger.warning("disk has room again; taking messages")
         going = self._drop_log_files(plan.delete)
+        self._keep_for_archive(plan, len(going))
         if going:
             logger.info("deleting %s commit log files, up to %s: %s", len(going), self.log.start, plan.reason)
             self._removal.add(going, self.config.delete_interval / 1000)
@@ -690,6 +716,19 @@ class MessageStore:
             going += beside
         self._removal.run()
         return going
+
+    def _keep_for_archive(self, plan: CleaningPlan, gone: int) -> None:
+        """Say what is kept, or lost, because it is not archived."""
+        lost = plan.unarchived - (plan.delete - gone) if not plan.disk_recovered else 0
+        kept = plan.unarchived if plan.disk_recovered else 0
+        if lost > 0:
+            logger.error("deleting %d commit log files that are not archived: %s", lost, plan.reason)
+        if bool(kept) != bool(self.kept_for_archive):
+            if kept:
+                logger.warning("keeping %d expired commit log files: not archived from %d on", kept, self.archived)
+            else:
+                logger.info("no expired commit log file waits for its archive any more")
+        self.kept_for_archive = kept
 
     def _drop_log_files(self, count: int) -> list[Path]:
         """Take up to `count` of the oldest files out of the log."""

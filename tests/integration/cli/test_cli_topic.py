@@ -68,6 +68,10 @@ def test_fewer_queues_are_dangerous_and_more_are_not(pyromq, topic):
     assert pyromq("topic", "update", topic, "-r", "2").code == 2
     assert pyromq("topic", "update", topic, "-r", "6", "-w", "6").code == 0
     assert pyromq("topic", "update", topic, "-r", "2", "--yes").code == 0
+    assert pyromq("topic", "update", topic, "-q", "2").code == 2
+    assert pyromq("topic", "update", topic, "-q", "7").code == 0
+    [settings] = pyromq.rows("topic", "describe", topic)
+    assert (settings["readQueues"], settings["writeQueues"]) == (7, 7)
 
 
 def test_queues_are_shared_as_clients_would_share_them(pyromq, topic):

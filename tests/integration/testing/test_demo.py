@@ -28,4 +28,10 @@ def test_everything_sent_is_sold_and_spark_agrees(tmp_path):
     assert re.search(r"reminders (\d+) orders are owed", said)
     assert "left to be read bookkeeping 0, gifts 0, spark-paid 0, spark-revenue 0" in said
     assert "the books and Spark agree" in said
+    assert "archived 1,9" in said
+    assert "1,000 orders in the lake, 40 live, 1,040 as one table" in said
     assert page.read_text().count('<td class="bar">') == 7
+    channels = re.findall(
+        r'<td class="number">([\d,]+) in the lake</td><td class="number">(\d+) live', page.read_text()
+    )
+    assert sum(int(live) for _, live in channels) == 40

@@ -34,7 +34,7 @@ class Peer:
         self.context = None
         self.replies: list[Command] = []
 
-    def send_reply_frame(self, frame: bytes) -> bool:
+    def send_reply_frame(self, request: Command, frame: bytes) -> bool:
         decoder = FrameDecoder()
         decoder.feed(frame)
         response = decoder.next()
@@ -42,7 +42,7 @@ class Peer:
         self.replies.append(response)
         return True
 
-    def reply(self, request: Command, response: Command) -> None:
+    def reply(self, request: Command, response: Command, *, held: bool = False) -> None:
         assert response.opaque == request.opaque
         self.replies.append(response)
 

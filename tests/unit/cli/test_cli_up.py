@@ -29,6 +29,7 @@ def test_a_broker_is_told_what_suits_a_laptop(plan, tmp_path):
     config = settings[BrokerConfig]
     assert (config.broker_name, config.broker_ip1, config.namesrv_addr) == ("broker-a", "127.0.0.1", "127.0.0.1:9876")
     assert (config.trace_topic_enable, config.drain_seconds, config.fast_failure) == (True, 0, False)
+    assert config.enable_property_filter
     assert settings[StoreConfig].root == str(tmp_path / "broker-a")
     assert settings[StoreConfig].commit_log_file_size == 64 * 1024 * 1024
     assert settings.origin("mappedFileSizeCommitLog") == "pyromq up"

@@ -22,7 +22,7 @@ def test_every_key_of_rocketmq_is_known_with_its_default(monkeypatch):
         scanInactiveMasterInterval=5000 electMasterMaxRetryCount=3 enableElectUncleanMaster=false
         notifyBrokerRoleChanged=true isProcessReadEvent=false controllerThreadPoolNums=16
         controllerRequestThreadPoolQueueCapacity=50000 configStorePath=/home/user/controller/controller.properties
-        configBlackList=configBlackList;configStorePath metricsExporterType=DISABLE metricsPromExporterPort=5557
+        configBlackList=configBlackList;configStorePath metricsExporterType=PROM metricsPromExporterPort=5559
         jRaftGroupId=jRaft-Controller jRaftServerId=localhost:9880 jRaftElectionTimeoutMs=1000
         jRaftInitConf=localhost:9880,localhost:9881,localhost:9882 jRaftSnapshotIntervalSecs=3600
         jRaftControllerRPCAddr=localhost:9770,localhost:9771,localhost:9772 controllerStore=journal

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from scripts.spark_options import KINDS, PAGE, render
+from scripts.spark_options import KINDS, PAGE, PIPELINE_KINDS, PIPELINES_PAGE, render
 
 import pyromq.spark as mq
 from pyromq.spark.meta.tables import TABLES
@@ -22,6 +22,12 @@ def test_the_tables_of_options_are_made_from_the_declarations():
     assert re.findall(r"<!-- options: (\w+) -->", TEXT) == list(KINDS)
     # `python scripts/spark_options.py` makes them anew.
     assert render(TEXT) == TEXT
+
+
+def test_the_tables_of_settings_are_made_from_the_declarations():
+    page = Path(PIPELINES_PAGE).read_text()
+    assert re.findall(r"<!-- settings: (\w+) -->", page) == list(PIPELINE_KINDS)
+    assert render(page) == page
 
 
 def test_every_table_of_the_cluster_is_listed_with_its_columns():

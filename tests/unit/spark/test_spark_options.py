@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from datetime import datetime
 
 import pytest
 
@@ -95,6 +96,11 @@ def test_one_way_to_name_topics_is_needed_and_only_one():
         ({"endingOffsets": '{"T":{"broker-a":{"0":-2}}}'}, "ends at -2, before its first message"),
         ({"endingOffsets": "earliest"}, "endingOffsets must be latest or JSON"),
         ({"tags": "A", "sql": "a > 1"}, "either tags or sql"),
+        ({"startingTimestamp": "2026-01-02", "endingTimestamp": "2026-01-01"}, "endingTimestamp .* is before starting"),
+        (
+            {"startingOffsets": '{"T":{"b":{"0":9}}}', "endingOffsets": '{"T":{"b":{"0":5}}}'},
+            "queue 0 of T on b ends at 5, before it starts at 9",
+        ),
         ({"failOnDataLoss": "yes"}, "failOnDataLoss must be true or false"),
         ({"parallelism": "0"}, "a whole number, at least 1"),
         ({"columns": "body,tgas"}, "no column 'tgas'; did you mean tags"),
@@ -111,6 +117,38 @@ def test_values_that_make_no_sense_are_refused(given, problem):
         refused(problem, **given)
 
 
+@pytest.mark.parametrize(
+    ("written", "ms"),
+    [
+        ("1769846400000", 1_769_846_400_000),
+        ("2026-01-31T08:00:00Z", 1_769_846_400_000),
+        ("2026-01-31T09:00:00.250+01:00", 1_769_846_400_250),
+        ("2026-01-31", round(datetime(2026, 1, 31).astimezone().timestamp() * 1000)),
+        ("0", 0),
+    ],
+)
+def test_times_are_written_as_people_do_or_in_milliseconds(written, ms):
+    assert source(startingTimestamp=written).starting_timestamp == ms
+    assert parse(LogOptions, {"path": "/x", "endingTimestamp": written}).ending_timestamp == ms
+    by_queue = json.dumps({"T": {"broker-a": {"0": written}}})
+    assert source(startingOffsetsByTimestamp=by_queue).starting_offsets_by_timestamp == {Q0: ms}
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("1769846400", "in milliseconds, and this looks like seconds; 1769846400000 is 2026-01-31T08:00:00.000Z"),
+        ("1769846400000000", "looks like microseconds; 1769846400000 is 2026"),
+        ("20260131", "dates are written as 2026-01-31"),
+        ("yesterday", "must be a time such as 2026-01-31, 2026-01-31T08:00:00Z or 1769846400000"),
+        ("1969-01-01", "a time after 1970"),
+    ],
+)
+def test_times_in_another_unit_are_refused_with_a_hint(written, hint):
+    refused(hint, startingTimestamp=written)
+    refused(hint, endingOffsetsByTimestamp=json.dumps({"T": {"broker-a": {"0": written}}}))
+
+
 def test_a_sink_writes_to_one_topic_and_knows_what_to_do_with_bad_rows():
     assert parse(SinkOptions, {"namesrv": "ns", "topic": "T", "onBadRow": "DLQ:bad"}).on_bad_row == "dlq:bad"
     refused("a write goes to one topic", SinkOptions, subscribe="A,B")
@@ -120,8 +158,9 @@ def test_a_sink_writes_to_one_topic_and_knows_what_to_do_with_bad_rows():
 def test_a_batch_does_not_start_at_the_end_and_a_stream_has_none():
     with pytest.raises(ConfigError, match="for streams"):
         source(startingOffsets="latest").check_batch()
-    with pytest.raises(ConfigError, match="a stream has no end"):
-        source(endingTimestamp="1").check_stream()
+    for ending in ({"endingTimestamp": "1"}, {"endingOffsets": "latest"}):
+        with pytest.raises(ConfigError, match=f"{next(iter(ending))} is for batch reads: a stream has no end"):
+            source(**ending).check_stream()
     source(startingOffsets="latest").check_stream()
     source(endingTimestamp="1").check_batch()
 

@@ -654,11 +654,16 @@ def test_recovery_keeps_its_memory_flat_by_writing_as_it_goes(stores, store, mon
 
 def test_a_long_recovery_says_how_far_it_is(caplog):
     caplog.set_level("INFO")
-    progress = Progress(interval=0)
-    progress(50, 200)
+    told: list[int] = []
+    progress = Progress(told.append, interval=0)
+    progress.begin(1000, 1200)
+    progress(1050)
     assert "recovering the commit log: 25 %" in caplog.text
+    assert told == [25]
     caplog.clear()
-    Progress(interval=1000)(50, 200)
+    progress = Progress(interval=1000)
+    progress.begin(1000, 1200)
+    progress(1050)
     assert caplog.text == ""
 
 

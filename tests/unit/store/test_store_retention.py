@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 
@@ -332,3 +333,61 @@ def test_files_of_the_log_and_of_queues_have_pauses_of_their_own(stores, disk):
         time.sleep(0.001)
     assert not any(path.exists() for path in of_log)
     assert all(path.exists() for path in beside[1:])
+
+
+# What is not archived yet
+
+
+@pytest.mark.scenario("spark 34")
+def test_expired_files_stay_until_they_are_archived_or_the_disk_is_too_full(tmp_path):
+    files = [File(tmp_path, number).aged(NOON, 100) for number in range(4)]
+    for number, file in enumerate(files):
+        file.end = (number + 1) * 1000
+
+    def decided(used, archived, **changes):
+        config = small(tmp_path, delete_when="12", **changes)
+        found = plan_cleaning(config, [used], used, files, NOON, archived=archived)
+        return found.delete, found.unarchived
+
+    assert decided(0.5, None) == (3, 0)
+    assert decided(0.5, 0) == (0, 3)
+    assert decided(0.5, 1999) == (1, 2)
+    assert decided(0.5, 2000) == (2, 1)
+    assert decided(0.5, 9999) == (3, 0)
+    assert decided(0.85, 1000) == (1, 2)
+    assert decided(-1.0, 1000) == (1, 2)
+    # Then the disk counts more; and it is known how many go that no archive has.
+    assert decided(0.86, 1000) == (3, 2)
+    assert decided(0.86, 1000, clean_forcibly=False) == (3, 2)
+    assert decided(0.86, 1000, delete_batch=2) == (2, 1)
+
+
+def test_what_waits_for_its_archive_is_known_at_any_hour_and_an_operator_does_not_delete_it(tmp_path):
+    files = [File(tmp_path, number).aged(NOON, 100) for number in range(4)]
+    for number, file in enumerate(files):
+        file.end = (number + 1) * 1000
+    config = small(tmp_path)
+    assert plan_cleaning(config, [0.5], 0.5, files, NOON, archived=1000)[::4] == (0, 2)
+    assert plan_cleaning(config, [0.5], 0.5, files, NOON, True, archived=1000)[::4] == (1, 2)
+
+
+def test_the_store_keeps_files_for_the_archive_if_it_is_told_to(stores, clock, caplog):
+    store = stores.open(delete_when="0;1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17;18;19;20;21;22;23")
+    put(store, *numbered(0, 200))
+    stores.sync_all(store)
+    for segment in store.log.segments:
+        os.utime(segment.path, (clock() - 100 * HOUR,) * 2)
+    store.reconfigure(dataclasses.replace(store.config, archive_before_delete=True))
+    first, second = store.log.segments[:2]
+    assert store.clean() == []
+    assert "keeping" in caplog.text
+    assert store.kept_for_archive == len(store.log.segments) - 1
+    store.archived = second.start + 1
+    assert store.clean()[0] == first.path
+    store._removal.wait()
+    assert store.log.start == second.start
+    assert store.clean() == []
+    stores.disk.used = 0.86
+    assert store.clean() != []
+    assert "not archived: disk 86 % full" in caplog.text
+    assert store.kept_for_archive == 0

@@ -142,7 +142,8 @@ async def _broker(admin: AdminClient, name: str, address: str, name_server: str)
     runtime = await admin.brokers.runtime(address)
     now, took = time.time(), time.perf_counter() - began
     findings = [rules.advertised(name, address, name_server, await _name_of(admin, address))]
-    return findings + [each for each in (rules.clock(name, runtime, now, took), rules.disk(name, runtime)) if each]
+    findings += [each for each in (rules.clock(name, runtime, now, took), rules.disk(name, runtime)) if each]
+    return findings + rules.archives(name, runtime)
 
 
 async def _certificates(name_server: _NameServer, name_servers: list[str], is_encrypted: bool) -> list[Finding]:

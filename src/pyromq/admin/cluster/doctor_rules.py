@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pyromq.client.admin.certificates import expiry_problem
+from pyromq.client.admin.headroom import Alarm, alarm, duration
 
 from .replication import outcome, recent
 
@@ -157,6 +158,34 @@ def disk(broker: str, runtime: Mapping[str, str]) -> Finding | None:
         to_do = "free space, or lower fileReservedTime: messages may be deleted before their time"
         return Finding(Health.WARN, what, found, to_do)
     return Finding(Health.OK, what, found)
+
+
+def archives(broker: str, runtime: Mapping[str, str]) -> list[Finding]:
+    """How far the lake is, and what a broker keeps for it. Only ours tell, and only if an archive or setting asks."""
+    try:
+        count, kept, size = (int(runtime[key]) for key in ("archives", "archiveKeptFiles", "archiveKeptBytes"))
+        retention, left = int(runtime["lakeRetentionSeconds"]), int(runtime.get("lake_headroom_seconds", -1))
+    except (KeyError, ValueError):
+        return []
+    what = f"lake archive of {broker}"
+    holds = runtime.get("archiveBeforeDelete") == "true"
+    keeps = f"; {kept} expired files ({size / 2**30:.1f} GiB) are kept for it" if kept else ""
+    if not count:
+        found = f"archiveBeforeDelete is on, but no archive has ever reported{keeps}"
+        to_do = "start an archive, or set archiveBeforeDelete=false"
+        return [Finding(Health.WARN, what, found, to_do)]
+    if "archiveBehind" not in runtime:
+        return [Finding(Health.OK, what, "has everything")]
+    behind, group = runtime["archiveBehind"], runtime.get("archiveBehindGroup", "")
+    found = f"{behind} is not archived up to its end; the oldest such message has {duration(left)} left"
+    level = alarm(left, retention)
+    if level is Alarm.NONE:
+        return [Finding(Health.OK, what, found)]
+    to_do = f"see that the archive runs; if there is none any more, `pyromq group delete {group} --offsets`"
+    if not holds:
+        to_do += "; archiveBeforeDelete=true keeps messages until they are archived"
+    health = Health.FAIL if level is Alarm.ERROR and not holds else Health.WARN
+    return [Finding(health, what, found + keeps, to_do)]
 
 
 def followed(broker: str, info: HARuntimeInfo, *, waits_for_set: bool = False) -> list[Finding]:

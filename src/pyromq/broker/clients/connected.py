@@ -152,6 +152,10 @@ class Clients:
             return None
         return next((info for info in reversed(live.connections.values()) if info.client_id == client_id), None)
 
+    def consumer_groups(self) -> list[ConsumerGroup]:
+        """All live groups."""
+        return list(self._consumers.values())
+
     def subscribers(self, topic: str) -> list[str]:
         """The live groups that subscribe to `topic`."""
         return [name for name, group in self._consumers.items() if topic in group.subscriptions]

@@ -102,9 +102,9 @@ class GroupReplication:
                 protection=protection,
             )
         master = Master(store.log, Slaves(), replication) if self._leading is None else self._leading.master
-        self._status = ReplicationStatus(live, store, master, self._following, clock)
+        self.status = ReplicationStatus(live, store, master, self._following, clock)
         self._group_status = GroupStatus(live, store, member, self._keeper)
-        self.sample = self._status.sample
+        self.sample = self.status.sample
 
     def appended(self) -> None:
         """The log has grown."""
@@ -121,7 +121,7 @@ class GroupReplication:
 
     def table(self) -> dict[int, Processor]:
         return {
-            **self._status.table(),
+            **self.status.table(),
             **self._group_status.table(),
             **self._member.membership.processors(),
         }
@@ -131,7 +131,7 @@ class GroupReplication:
         return {} if self._following is None else self._forwarding.table()
 
     def collect(self) -> dict[str, str]:
-        return self._status.collect() | self._group_status.collect()
+        return self.status.collect() | self._group_status.collect()
 
     def services(self) -> Iterator[tuple[str, Coroutine[None, None, None]]]:
         if self._following is not None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pyromq.errors import CorruptRecord, OffsetOutOfRange, PyroMQError, StoreError
 from pyromq.protocol import properties as props
-from pyromq.protocol.names import RETRY_PREFIX, REVIVE_GROUP, dlq_topic
+from pyromq.protocol.names import DLQ_PREFIX, RETRY_PREFIX, REVIVE_GROUP, dlq_topic
 from pyromq.protocol.pop_handle import normal_topic, pop_retry_topic
 from pyromq.protocol.record import decode_record
 from pyromq.store.format import PRE_BLANK_SIZE
@@ -206,6 +206,9 @@ class Reviver:
         if not record.topic.startswith((RETRY_PREFIX, dlq_topic(""))):
             return  # our own ack
         self.revived += 1
+        if record.topic.startswith(DLQ_PREFIX):
+            origin = record.find_property(props.DLQ_ORIGIN_TOPIC) or ""
+            self._stats.events.dead_letter(record.topic.removeprefix(DLQ_PREFIX), origin)
         self._stats.add("TOPIC_PUT_NUMS", record.topic)
         self._stats.add("TOPIC_PUT_SIZE", record.topic, result.size)
         self._stats.add("BROKER_PUT_NUMS", self._live.config.cluster_name)

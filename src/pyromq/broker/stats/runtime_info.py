@@ -11,10 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyromq import _native
-from pyromq.errors import OffsetOutOfRange
 from pyromq.protocol.command import PROTOCOL_VERSION
 from pyromq.protocol.names import SCHEDULE_TOPIC
-from pyromq.protocol.record import store_timestamp_of
 from pyromq.store.disk import Disk
 
 from .throughput import Rate
@@ -37,7 +35,7 @@ _UNITS = "KMGTPE"
 class RuntimeInfo:
     """Builds the table. `delay_offsets` tells how far delayed messages were delivered.
 
-    `replication` gives the keys that tell of slaves and of a slave.
+    `replication` gives the keys that tell of slaves and of a slave, `archives` those that tell how far the lake is.
     """
 
     def __init__(
@@ -48,6 +46,7 @@ class RuntimeInfo:
         backlog: Backlog,
         timers: TimerFigures | None,
         replication: Callable[[], dict[str, str]] = dict,
+        archives: Callable[[], dict[str, str]] = dict,
         disk: Disk | None = None,
     ) -> None:
         self._store = context.store
@@ -60,6 +59,7 @@ class RuntimeInfo:
         self._disk = disk or Disk()
         self._timers = timers
         self._replication = replication
+        self._archives = archives
 
     def collect(self) -> dict[str, str]:
         """The current table. Looks at the disks, which takes microseconds."""
@@ -77,6 +77,7 @@ class RuntimeInfo:
             "hotPath": _native.state(),
             **({} if self._store.failure is None else {"storeFailure": self._store.failure}),
             **self._replication(),
+            **self._archives(),
             **(_NO_TIMERS if self._timers is None else self._timers.collect()),
         }
 
@@ -136,7 +137,7 @@ class RuntimeInfo:
         return {
             "commitLogMinOffset": str(log.start),
             "commitLogMaxOffset": str(log.end),
-            "earliestMessageTimeStamp": str(self._earliest()),
+            "earliestMessageTimeStamp": str(self._store.earliest_timestamp),
             "remainHowManyDataToFlush": size_text(max(log.end - self._store.flusher.flushed, 0)),
             "remainTransientStoreBufferNumbs": str(_NO_POOL),
             # Queue entries are made in the same turn as the record, by the only thread that could hold a lock.
@@ -144,12 +145,6 @@ class RuntimeInfo:
             "dispatchMaxBuffer": "0",
             "pageCacheLockTimeMills": "0",
         }
-
-    def _earliest(self) -> int:
-        try:
-            return store_timestamp_of(self._store.stored_at(self._store.log.start))
-        except OffsetOutOfRange:
-            return -1
 
     def _disks(self) -> dict[str, str]:
         folders = self._store.config.commit_log_folders

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 from pyromq.protocol.bodies import BrokerStatsData, BrokerStatsItem
 
+from .events import EventCounts
+from .incoming import IncomingCounts
 from .throughput import Throughput
 
 if TYPE_CHECKING:
@@ -121,6 +123,8 @@ class Statistics:
 
     def __init__(self, now: int) -> None:
         self.throughput = Throughput(now)
+        self.incoming = IncomingCounts()
+        self.events = EventCounts()
         # Called before each report, to add what was counted elsewhere.
         self.sources: list[Callable[[], None]] = []
         self._counters: dict[tuple[str, str], Counter] = {}
@@ -145,9 +149,11 @@ class Statistics:
         counter.value += count
         counter.calls += calls
 
-    def add_stored(self, cluster: str, topic: str, sizes: Sequence[int]) -> None:
-        """Count stored messages of a topic, of these sizes."""
+    def add_stored(self, cluster: str, topic: str, sizes: Sequence[int], kind: str) -> None:
+        """Count stored messages of a topic, of these sizes and this type."""
         count = len(sizes)
+        for size in sizes:
+            self.incoming.note(topic, kind, size)
         self.add(TOPIC_PUT_NUMS, topic, count, count)
         self.add(TOPIC_PUT_SIZE, topic, sum(sizes), count)
         self.add(BROKER_PUT_NUMS, cluster, count, count)
@@ -181,6 +187,10 @@ class Statistics:
         minute, hour, day = (rounds.view(notes) for rounds, notes in zip(self._rounds, counter.notes, strict=True))
         return BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
 
+    def totals(self, item: str) -> list[tuple[str, int]]:
+        """All keys of an item, with what was added since the start."""
+        return [(key, counter.value) for (kind, key), counter in self._counters.items() if kind == item]
+
     def tps(self, item: str, key: str) -> float:
         """What was added per second in the last minute."""
         counter = self._counters.get((item, key))
@@ -188,10 +198,13 @@ class Statistics:
 
     def forget_topic(self, topic: str) -> None:
         """Drop all counters of a deleted topic."""
+        self.incoming.forget(topic)
+        self.events.forget_topic(topic)
         self._forget("topic", topic)
 
     def forget_group(self, group: str) -> None:
         """Drop all counters of a deleted group."""
+        self.events.forget_group(group)
         self._forget("group", group)
 
     def _forget(self, part: str, name: str) -> None:

@@ -33,6 +33,7 @@ from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
 from pyromq.store.tags import TimerKind, split_timer_code, timer_code
 
 from ..redelivery import Handover
+from ..stats.incoming import DELAY
 from .checkpoint import TimerProgress
 from .delay_levels import restored
 from .delivered import Delivered, delivered_since
@@ -166,6 +167,18 @@ class TimerService:
     def pending(self) -> int:
         """Waiting timers, including recalls and rolled copies."""
         return len(self._wheel) + len(self._late) + (0 if self._slot is None else self._slot.left)
+
+    @property
+    def overdue(self) -> int:
+        """Timers that are due and on their way."""
+        return len(self._late) + (0 if self._slot is None else self._slot.left)
+
+    def due_within(self, bounds: Sequence[int]) -> list[int]:
+        """How many waiting timers fall due within so many seconds from now, for each of these bounds."""
+        if not len(self._wheel):
+            return [0] * len(bounds)
+        slots, now = self._wheel.all()[0], self._clock()
+        return [int((slots * self._precision < now + 1000 * bound).sum()) for bound in bounds]
 
     @property
     def followed(self) -> int:
@@ -399,6 +412,8 @@ class TimerService:
         stats = self._stats
         stats.add("TOPIC_PUT_NUMS", record.topic)
         stats.add("TOPIC_PUT_SIZE", record.topic, result.size)
+        stats.incoming.note(record.topic, DELAY, result.size)
+        stats.events.timer_delivered(record.topic, (self._clock() - record.born_timestamp) / 1000)
         stats.add("BROKER_PUT_NUMS", self._live.config.cluster_name)
 
     def _with_times(self, record: MessageRecord) -> MessageRecord:

@@ -19,6 +19,7 @@ from pyromq.protocol.record import decode_record
 from pyromq.store import PutStatus
 from pyromq.store.format import ENTRY, PRE_BLANK_SIZE
 
+from ..stats.incoming import DELAY
 from .delay_levels import restored
 from .delivered import NOTED_EVERY, delivered_since
 
@@ -190,7 +191,7 @@ class ScheduleService:
             ):
                 stats.add(f"{item}_GET_NUMS", key, count, count)
                 stats.add(f"{item}_GET_SIZE", key, size, count)
-            stats.add_stored(self._cluster_name, topic, sizes)
+            stats.add_stored(self._cluster_name, topic, sizes, DELAY)
 
     def _restored(self, physical: int, size: int) -> MessageRecord | None:
         """The message as it was sent; None if it cannot be delivered."""

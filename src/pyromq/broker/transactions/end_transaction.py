@@ -21,6 +21,7 @@ from pyromq.protocol.rights import Action, on_topic
 from pyromq.store import PutStatus
 
 from ..needs import topic_of
+from ..stats.incoming import TRANSACTION
 from .half_messages import as_sent, comes_too_late, committed, objection, resumed
 
 if TYPE_CHECKING:
@@ -167,6 +168,8 @@ class TransactionProcessors:
         if end.result is None:  # rolled back: the op record is all there is
             if op.status not in _STORED:
                 self._halves.undecide(end.half)
+            else:
+                self._stats.events.rolled_back(as_sent(end.half).topic)
             end.answer(op)
             return
         if not end.is_stored:
@@ -177,6 +180,8 @@ class TransactionProcessors:
         if end.is_stored:
             self._stats.add("TOPIC_PUT_NUMS", end.topic)
             self._stats.add("TOPIC_PUT_SIZE", end.topic, end.result.size)
+            self._stats.incoming.note(end.topic, TRANSACTION, end.result.size)
+            self._stats.events.committed(end.topic, self._clock() - end.half.born_timestamp)
             self._stats.add("BROKER_PUT_NUMS", self._live.config.cluster_name)
         end.answer(end.result)
 

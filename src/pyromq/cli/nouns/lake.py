@@ -1,9 +1,13 @@
-"""`pyromq lake`: tables of archived topics, looked at and taken care of. Works on the storage; no broker is asked."""
+"""`pyromq lake`: tables of archived topics, looked at and taken care of.
+
+Works on the storage. Only `headroom` asks brokers.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,7 +53,9 @@ class Lake:
 
     root: Annotated[
         str | None,
-        typer.Option("-r", "--root", metavar="URI", envvar="PYROMQ_LAKE", help="A folder, or s3://bucket/folder."),
+        typer.Option(
+            "--lake", "-r", "--root", metavar="ROOT", envvar="PYROMQ_LAKE", help="A folder, or s3://bucket/folder."
+        ),
     ] = None
     format: Annotated[
         str | None,
@@ -66,7 +72,7 @@ class Lake:
         from pyromq.spark.lake.storage import Storage
 
         if not self.root:
-            raise ConfigError("which lake? name its folder with --root or PYROMQ_LAKE")
+            raise ConfigError("which lake? name its folder with --lake or PYROMQ_LAKE")
         return Storage.of(self.root, pairs_of(list(self.option or [])) if self.option else {})
 
     def table(self, name: str) -> LakeTable:
@@ -193,6 +199,19 @@ class GapInTable:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadroomOfTable:
+    table: str
+    topic: str
+    alarm: str
+    unarchived: int
+    lost: int
+    lake_headroom_seconds: int
+    oldest: datetime | None
+    where: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompactedTable:
     table: str
     days: int
@@ -217,7 +236,7 @@ class RemovedFile:
 async def list_(session: Session, lake: Lake) -> Listing[TableInLake]:
     """List the tables of a lake.
 
-    Example: pyromq lake list --root /data/lake
+    Example: pyromq lake list --lake /data/lake
     """
     with _failures():
         rows = []
@@ -255,7 +274,7 @@ async def show(
 
     -o json or yaml prints it all as one document, -o csv only the queues or days.
 
-    Example: pyromq lake show orders --root /data/lake --at -2d
+    Example: pyromq lake show orders --lake /data/lake --at -2d
     """
     with _failures():
         from pyromq.spark.lake.care import days as days_of
@@ -323,7 +342,7 @@ async def history(
 ) -> Listing[VersionOfTable]:
     """Show the versions of a table, the newest first. Use their numbers and times with --version and --at.
 
-    Example: pyromq lake history orders --root /data/lake
+    Example: pyromq lake history orders --lake /data/lake
     """
     with _failures():
         return Listing.make(
@@ -335,11 +354,43 @@ async def history(
         )
 
 
+@reading(app, "headroom")
+async def headroom(session: Session, lake: Lake, table: Tables = None) -> Listing[HeadroomOfTable]:
+    """Show how long brokers will keep what is not archived yet. Exits with 1 below 6 hours, or if messages are lost.
+
+    Example: pyromq lake headroom --lake /data/lake --namesrv localhost:9876
+    """
+    with _failures():
+        from pyromq.client.admin.headroom import Alarm
+        from pyromq.spark.blocking_client import Reach
+        from pyromq.spark.lake.headroom import find_headroom
+        from pyromq.spark.options import SourceOptions
+        from pyromq.spark.source.broker_metadata import BrokerMetadata
+
+        rows = []
+        for each in lake.tables(table):
+            options = SourceOptions(namesrv=session.target.namesrv or "", subscribe=(each.topic,))
+            metadata = BrokerMetadata(Reach(session.admin.client), options, admin=session.admin)
+            found = await find_headroom(metadata, each.topic, each.snapshot().positions, time.time())
+            left = int(found.lake_headroom_seconds)
+            rows.append(
+                HeadroomOfTable(
+                    *(each.name, each.topic, found.alarm.value, found.unarchived, found.lost, left, found.oldest),
+                    *(found.queue, found.note),
+                )
+            )
+            if found.alarm is Alarm.ERROR:
+                session.exit_code = Exit.REFUSED
+            if found.alarm is not Alarm.NONE:
+                session.note(str(found))
+    return Listing.make(HeadroomOfTable, rows)
+
+
 @reading(app, "gaps", connects=False)
 async def gaps(session: Session, lake: Lake, table: Tables = None) -> Listing[GapInTable]:
     """List messages that brokers deleted before they were archived. Exits with 1 if there are any.
 
-    Example: pyromq lake gaps --root /data/lake
+    Example: pyromq lake gaps --lake /data/lake
     """
     with _failures():
         rows = [
@@ -376,7 +427,7 @@ async def compact(
 
     Rows, their order and the positions of queues stay the same. Files that are no longer needed stay until vacuum.
 
-    Example: pyromq lake compact --root /data/lake orders
+    Example: pyromq lake compact --lake /data/lake orders
     """
     first, last = _day("--since", since), _day("--until", until)
     rows = []
@@ -439,7 +490,7 @@ async def vacuum(
 
     Versions older than that can no longer be read. With less than 7 days, readers and a running archive may lose files.
 
-    Example: pyromq lake vacuum --root /data/lake --dry-run
+    Example: pyromq lake vacuum --lake /data/lake --dry-run
     """
     rows: list[RemovedFile] = []
     with _failures():
@@ -469,7 +520,7 @@ async def export(
 ) -> dict[str, Any] | None:
     """Write a table as plain Parquet files, in a folder per day.
 
-    Example: pyromq lake export orders /data/orders-january --root /data/lake --since 2026-01-01 --until 2026-02-01
+    Example: pyromq lake export orders /data/orders-january --lake /data/lake --since 2026-01-01 --until 2026-02-01
     """
     with _failures():
         from pyromq.spark.lake.export import export as export_table

@@ -1,4 +1,4 @@
-"""`pyromq spark`: a Spark session with topics as views, as a shell, for a program, or checked by the doctor."""
+"""`pyromq spark`: a Spark session with topics as views, as a shell, for a program or pipelines, or for the doctor."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from pyromq import __version__
 from pyromq.errors import ConfigError, PyroMQError
 from pyromq.spark.sessions.programs import named, our_words, run_python, run_sql, wait_for_queries
 
+from ..failures import exit_code
+from ..output import Output
 from ..servers import serving
+from . import spark_pipelines as pipelines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FAILED = 1
 INTERRUPTED = 130
@@ -29,7 +32,8 @@ INTERRUPTED = 130
 app = serving.new_app()
 
 Namesrv = Annotated[
-    str, typer.Option(metavar="HOST:PORT", envvar="NAMESRV_ADDR", help="Name servers, separated by ';'.")
+    str,
+    typer.Option("-n", "--namesrv", metavar="HOST:PORT", envvar="NAMESRV_ADDR", help="Name servers, separated by ';'."),
 ]
 Master = Annotated[str | None, typer.Option(help="Spark master; local[*] by default.")]
 Remote = Annotated[str | None, typer.Option(metavar="URL", help="Spark Connect server, sc://host:15002.")]
@@ -88,8 +92,8 @@ def shell(
 
     Example: pyromq spark shell
     """
-    with _failures(), _wanted(namesrv, master, remote, conf, verbose).session() as made:
-        topics = _register(made, pattern)
+    with failures(), wanted_session(namesrv, master, remote, conf, verbose).session() as made:
+        topics = register(made, pattern)
         names = {"spark": made, "sql": made.sql, "mq": mq, "namesrv": namesrv}
         _complete(names)
         _Prompt(names).interact(_banner(made, namesrv, topics), exitmsg="")
@@ -110,21 +114,29 @@ def run(
     conf: Conf = None,
     pattern: Pattern = ".*",
     rows: Annotated[int, typer.Option(metavar="N", help="Rows to print of each SQL result.", min=1)] = 100,
+    once: pipelines.Once = False,
+    dry_run: pipelines.DryRun = False,
+    output: pipelines.OutputForm = Output.table,
     verbose: Verbose = False,
 ) -> None:
-    """Run a program in a Spark session in which every topic is a view.
+    """Run a program in a Spark session in which every topic is a view, or the pipelines of a YAML file.
 
     Python programs find `spark`, `mq` and `namesrv`. SQL results are printed as tables. A streaming query prints a line
-    per micro-batch and runs to its end.
+    per micro-batch and runs to its end. Pipelines run until Ctrl-C, or --once.
 
     Example: pyromq spark run report.sql day=2026-01-31
     """
+    if file.suffix in (".yaml", ".yml"):
+        _run_pipelines(file, wanted_session(namesrv, master, remote, conf, verbose), once, dry_run, output)
+        return
     if file.suffix not in (".py", ".sql"):
-        raise typer.BadParameter(f"{file} is neither FILE.py nor FILE.sql")
-    with _failures(file), contextlib.ExitStack() as life:
+        raise typer.BadParameter(f"{file} is neither FILE.py nor FILE.sql nor FILE.yaml")
+    if once or dry_run:
+        raise typer.BadParameter("--once and --dry-run are for FILE.yaml")
+    with failures(file), contextlib.ExitStack() as life:
         values = named(arguments or []) if file.suffix == ".sql" else {}
-        made = life.enter_context(_wanted(namesrv, master, remote, conf, verbose).session())
-        _register(made, pattern)
+        made = life.enter_context(wanted_session(namesrv, master, remote, conf, verbose).session())
+        register(made, pattern)
         made.streams.addListener(mq.LagListener(_say))
         if file.suffix == ".sql":
             run_sql(made, file, values, rows=rows)
@@ -147,11 +159,44 @@ def doctor(
 
     Example: pyromq spark doctor
     """
-    with _failures(), _wanted(namesrv, master, remote, conf, verbose).session() as made:
+    with failures(), wanted_session(namesrv, master, remote, conf, verbose).session() as made:
         found = mq.doctor(made, namesrv)
         print(found)
         if not found.is_well:
             raise typer.Exit(FAILED)
+
+
+def _run_pipelines(file: Path, wanted: Wanted, once: bool, dry_run: bool, output: Output) -> None:
+    with failures():
+        found = pipelines.read_file(file, wanted.namesrv)
+        with wanted.session() as made:
+            code = pipelines.run_file(found, made, once=once, dry_run=dry_run, output=output)
+        if code:
+            raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def _opened(
+    namesrv: str, master: str | None, remote: str | None, conf: list[str] | None, verbose: bool
+) -> Iterator[tuple[Callable[[], contextlib.AbstractContextManager[Any]], str]]:
+    """A way to open the session that options ask for, and its name servers; failures are reported."""
+    with failures():
+        wanted = wanted_session(namesrv, master, remote, conf, verbose)
+        yield wanted.session, wanted.namesrv
+
+
+pipelines.add_commands(
+    app,
+    {
+        "namesrv": (Namesrv, LOCAL),
+        "master": (Master, None),
+        "remote": (Remote, None),
+        "conf": (Conf, None),
+        "verbose": (Verbose, False),
+    },
+    _opened,
+    context_settings=_HELP,
+)
 
 
 class _Prompt(code.InteractiveConsole):
@@ -167,7 +212,10 @@ class _Prompt(code.InteractiveConsole):
             super().showtraceback()
 
 
-def _wanted(namesrv: str, master: str | None, remote: str | None, conf: list[str] | None, verbose: bool) -> Wanted:
+def wanted_session(
+    namesrv: str, master: str | None, remote: str | None, conf: list[str] | None, verbose: bool
+) -> Wanted:
+    """The session that options ask for. Raises ConfigError for those that make no sense."""
     pairs = [pair.partition("=") for pair in conf or ()]
     for key, equals, _ in pairs:
         if not (key and equals):
@@ -178,12 +226,12 @@ def _wanted(namesrv: str, master: str | None, remote: str | None, conf: list[str
 
 
 @contextlib.contextmanager
-def _failures(file: Path | None = None) -> Iterator[None]:
+def failures(file: Path | None = None, *, noun: str = "spark") -> Iterator[None]:
     """Report errors: ours in one line, a program's as Python shows them, without our own frames."""
     try:
         yield
     except PyroMQError as exc:
-        raise serving.failure("spark", exc, FAILED) from exc
+        raise serving.failure(noun, exc, exit_code(exc)) from exc
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except (typer.Exit, SystemExit):
@@ -192,11 +240,15 @@ def _failures(file: Path | None = None) -> Iterator[None]:
         trace = exc.__traceback__
         while trace is not None and file is not None and trace.tb_frame.f_code.co_filename != str(file):
             trace = trace.tb_next
+        if (ours := our_words(str(exc))) is not None:
+            # Spark wraps our sentence in its own words and stacks, which say nothing that the user could change.
+            where = f" ({file}, line {trace.tb_lineno})" if trace is not None and file is not None else ""
+            raise serving.failure("spark", PyroMQError(f"{ours}{where}"), FAILED) from exc
         traceback.print_exception(exc.with_traceback(trace or exc.__traceback__))
         raise typer.Exit(FAILED) from exc
 
 
-def _register(made: Any, pattern: str) -> list[str]:
+def register(made: Any, pattern: str) -> list[str]:
     try:
         return mq.register_topics(made, pattern=pattern)
     except ConfigError:

@@ -23,6 +23,7 @@ app = new_app("List, inspect, create, change and delete topics.")
 
 ReadQueues = Annotated[int | None, typer.Option("-r", "--read-queues", min=0, max=65535, help="Queues to read from.")]
 WriteQueues = Annotated[int | None, typer.Option("-w", "--write-queues", min=0, max=65535, help="Queues to send to.")]
+BothQueues = Annotated[int | None, typer.Option("-q", "--queues", min=1, max=65535, help="Read and write queues.")]
 Perm = Annotated[str | None, typer.Option("-p", "--perm", metavar="rw", help="r, w or rw (4, 2, 6).")]
 OptionalTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="The topic.", show_default=False)]
 
@@ -148,7 +149,7 @@ async def create(
     *,
     read_queues: ReadQueues = None,
     write_queues: WriteQueues = None,
-    queues: Annotated[int | None, typer.Option("-q", "--queues", min=1, help="Read and write queues.")] = None,
+    queues: BothQueues = None,
     perm: Perm = None,
     order: Annotated[
         bool, typer.Option("--order", help="Producers keep to its queues even if a broker is down.")
@@ -183,18 +184,22 @@ async def update(
     session: Session,
     topic: Topic,
     place: Place,
+    *,
     read_queues: ReadQueues = None,
     write_queues: WriteQueues = None,
+    queues: BothQueues = None,
     perm: Perm = None,
 ) -> Listing[Change] | None:
     """Change some settings of a topic and keep the others.
 
-    Example: pyromq topic update orders --write-queues 16 --read-queues 16
+    Example: pyromq topic update orders --queues 16
     """
+    read_queues = queues if read_queues is None else read_queues
+    write_queues = queues if write_queues is None else write_queues
     given = {"read queues": read_queues, "write queues": write_queues, "permission": perm}
     said = {name: value for name, value in given.items() if value is not None}
     if not said:
-        raise CommandFailed("nothing to change; use --read-queues, --write-queues or --perm", Exit.USAGE)
+        raise CommandFailed("nothing to change; use --queues, --read-queues, --write-queues or --perm", Exit.USAGE)
     bits = perm_of(perm) if perm else None
     known = await topic_settings(session.admin, topic)
     fewer = write_queues is not None and any(row.write_queues > write_queues for row in known.rows)

@@ -12,9 +12,11 @@ import typer
 from pyromq import remoting
 from pyromq.broker import Broker, check_settings, important, load_settings
 from pyromq.errors import ConfigError, StoreError
+from pyromq.metrics import MetricsConfig
 from pyromq.settings import dump
 
 from . import logs, serving
+from .monitoring import monitor_of, say_where
 from .systemd import Systemd
 
 if TYPE_CHECKING:
@@ -115,7 +117,8 @@ async def _run(settings: Settings, *, supervised: bool) -> None:
         line = f"The broker[{config.broker_name}, {serving_broker.address}] boot success. serializeType=JSON"
         if config.namesrv_addr:
             line += f" and name server is {config.namesrv_addr}"
-        print(f"{line}\n{serving.where(serving_broker.listens_on, settings)}", flush=True)
+        where = [serving.where(serving_broker.listens_on, settings), *say_where(monitor)]
+        print("\n".join([line, *where]), flush=True)
         systemd.ready(f"serving at {serving_broker.address}")
 
     def reload() -> None:
@@ -125,5 +128,12 @@ async def _run(settings: Settings, *, supervised: bool) -> None:
 
     # Its supervisor holds the other end of stdin and may die without warning.
     leash = sys.stdin.fileno() if supervised else None
-    running = serving_broker.run(listening)
-    await serving.until_stopped(running, "broker", systemd=systemd, reload=reload, leash=leash)
+    # Its supervisor may start many, and can do without this.
+    monitor = monitor_of(settings, MetricsConfig, [serving_broker], must_listen=False if supervised else None)
+
+    async def serve() -> None:
+        # First, so that a long recovery can be watched; last, so that a long stop can.
+        async with monitor:
+            await serving_broker.run(listening)
+
+    await serving.until_stopped(serve(), "broker", systemd=systemd, reload=reload, leash=leash)

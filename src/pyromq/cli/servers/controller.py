@@ -12,9 +12,11 @@ import typer
 from pyromq import remoting
 from pyromq.controller import Controller, check_folders, load_settings
 from pyromq.errors import ConfigError
+from pyromq.metrics.config import ControllerMetricsConfig
 from pyromq.settings import dump
 
 from . import logs, serving
+from .monitoring import monitor_of, say_where
 from .systemd import Systemd
 
 if TYPE_CHECKING:
@@ -109,7 +111,7 @@ async def _run(settings: Settings) -> None:
 
     def listening() -> None:
         print("The Controller Server boot success. serializeType=JSON")
-        print(serving.where(server.listens_on, settings), flush=True)
+        print("\n".join([serving.where(server.listens_on, settings), *say_where(monitor)]), flush=True)
         systemd.ready(f"serving at {server.address}")
 
     def reload() -> None:
@@ -117,4 +119,10 @@ async def _run(settings: Settings) -> None:
         server.reload()
         systemd.reloaded()
 
-    await serving.until_stopped(server.run(listening), "controller", systemd=systemd, reload=reload)
+    monitor = monitor_of(settings, ControllerMetricsConfig, [server])
+
+    async def serve() -> None:
+        async with monitor:
+            await server.run(listening)
+
+    await serving.until_stopped(serve(), "controller", systemd=systemd, reload=reload)

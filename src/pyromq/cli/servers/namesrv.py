@@ -13,10 +13,12 @@ import typer
 
 from pyromq import controller, remoting
 from pyromq.errors import ConfigError
+from pyromq.metrics.config import NamesrvMetricsConfig
 from pyromq.namesrv import NameServer, NamesrvConfig, check_folders, load_settings
 from pyromq.settings import dump
 
 from . import logs, serving
+from .monitoring import monitor_of, say_where
 from .systemd import Systemd
 
 if TYPE_CHECKING:
@@ -123,7 +125,8 @@ async def _run(settings: Settings, of_controller: Settings | None) -> None:
 
     def listening() -> None:
         line = f"The Name Server boot success. serializeType=JSON, address {name_server.address}"
-        print(f"{line}\n{serving.where(name_server.address, settings, only_changes=True)}", flush=True)
+        where = [serving.where(name_server.address, settings, only_changes=True), *say_where(monitor)]
+        print("\n".join([line, *where]), flush=True)
         if not settings.value("rocketmqHome"):
             logger.warning("ROCKETMQ_HOME is not set; RocketMQ's name server needs it, PyroMQ's does not")
 
@@ -134,8 +137,12 @@ async def _run(settings: Settings, of_controller: Settings | None) -> None:
                 server.reload()
         systemd.reloaded()
 
+    servers: list[NameServer | controller.Controller] = [name_server, *([beside] if beside is not None else [])]
+    monitor = monitor_of(settings, NamesrvMetricsConfig, servers)
+
     async def serve() -> None:
         async with contextlib.AsyncExitStack() as life:
+            await life.enter_async_context(monitor)
             await life.enter_async_context(name_server)
             listening()
             if beside is not None:
@@ -144,6 +151,6 @@ async def _run(settings: Settings, of_controller: Settings | None) -> None:
                 print("The ControllerManager boot success. serializeType=JSON")
                 print(serving.where(beside.listens_on, of_controller), flush=True)
             systemd.ready(f"serving at {name_server.address}")
-            await serving.first_ended([name_server, *([beside] if beside is not None else [])])
+            await serving.first_ended(servers)
 
     await serving.until_stopped(serve(), "name server", systemd=systemd, reload=reload)

@@ -1,4 +1,4 @@
-"""`pyromq up`: a name server and a broker in one process, with a data directory and no configuration.
+"""`pyromq up`: a name server, a broker and a dashboard in one process, with a data directory and no configuration.
 
 Further brokers and slaves are processes of their own.
 """
@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyromq import __version__, broker, controller, namesrv, remoting
+from pyromq.auth.config import inner_credentials
 from pyromq.broker.config import CONFIGS as BROKER_CONFIGS
 from pyromq.broker.config import BrokerConfig
 from pyromq.controller.config import CONFIGS as CONTROLLER_CONFIGS
 from pyromq.controller.config import PORT as CONTROLLER_PORT
 from pyromq.errors import ConfigError, PyroMQError
+from pyromq.metrics import MetricsConfig, Monitor
 from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
 from pyromq.namesrv.config import NamesrvConfig
-from pyromq.remoting import ServerConfig, join_address, split_address
+from pyromq.remoting import ServerConfig, TlsConfig, join_address, split_address
 from pyromq.remoting.addresses import is_loopback
 from pyromq.settings import Assignment, environment_name, options_of
 from pyromq.store.config import StoreConfig
@@ -30,14 +32,18 @@ from pyromq.store.config import StoreConfig
 from . import logs, serving
 from .fleet import Fleet, Member
 from .groups import IDENTITY_FILE, GroupMember, Groups
+from .monitoring import monitor_of, say_where
 from .systemd import Systemd
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from pyromq.remoting.service import Service
     from pyromq.settings import Settings
+
+    from ..connecting import Target
+    from .dashboard import DashboardThread
 
 FAILED = 1
 LOOPBACK = "127.0.0.1"
@@ -47,6 +53,7 @@ PORTS_APART = 10
 MOST_REPLICAS = 9
 NAMESRV_PORT = 9876
 LAST_PORT = 65535
+DASHBOARD_PORT = 8082
 
 # Whoever wants to try TLS need not make certificates first.
 _TLS = {"tls.test.mode.enable": "true"}
@@ -58,8 +65,10 @@ _DEFAULTS = {
     "drainSeconds": "0",
     # A laptop is busy with other things too: a late answer is better than a refusal.
     "brokerFastFailureEnable": "false",
+    "enablePropertyFilter": "true",
 }
 _SOURCE = "pyromq up"
+_METRICS_PORT = "metricsPromExporterPort"
 
 app = serving.new_app()
 
@@ -106,6 +115,12 @@ def up(
         bool,
         typer.Option("--failover", help="Let a slave become master when the master dies; needs --replicas 1 or more."),
     ] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard/--no-dashboard", help="Show the cluster in the browser, on this machine only.")
+    ] = True,
+    dashboard_port: Annotated[
+        int, typer.Option(metavar="P", help="Port of the dashboard.", min=0, max=LAST_PORT)
+    ] = DASHBOARD_PORT,
     log_level: Annotated[logs.LogLevel, typer.Option(help="Log level.")] = logs.LogLevel.warning,
     log_format: Annotated[logs.LogFormat, typer.Option(help="Log format.")] = logs.LogFormat.text,
     log_dir: Annotated[
@@ -113,10 +128,10 @@ def up(
         typer.Option(metavar="DIR", help="Log to files in this directory (1 GiB at most) instead of stderr."),
     ] = None,
 ) -> None:
-    """Run a name server and a broker in one process.
+    """Run a name server, a broker and a dashboard in one process.
 
-    Any RocketMQ client on this machine can connect at once; --listen lets others in. Ctrl-C stops it; messages are
-    still there at the next start.
+    Any RocketMQ client on this machine can connect at once; --listen lets others in. The dashboard comes with the extra
+    `pyromq[dashboard]`, and stays on this machine. Ctrl-C stops it; messages are still there at the next start.
 
     Example: pyromq up --data /var/lib/pyromq --brokers 2
     """
@@ -137,6 +152,7 @@ def up(
                 brokers=brokers,
                 replicas=replicas,
                 failover=failover,
+                dashboard_port=dashboard_port if dashboard else None,
                 arguments=tuple(properties or ()),
             )
             plan.check()
@@ -157,6 +173,7 @@ class Plan:
     brokers: int = 1
     replicas: int = 0
     failover: bool = False
+    dashboard_port: int | None = None
     arguments: tuple[str, ...] = ()
 
     def check(self) -> None:
@@ -178,6 +195,21 @@ class Plan:
     def _accounts(self) -> dict[str, str]:
         """All servers have the same accounts, if any."""
         return {"rocketmq.acl.plain.file": str((self.data / "conf" / "plain_acl.yml").absolute())}
+
+    def target(self, namesrv_port: int) -> Target:
+        """How the dashboard reaches the cluster: as brokers reach each other."""
+        from ..connecting import Target
+
+        settings = self.broker(0, namesrv_port, self.broker_port)
+        inner = inner_credentials(settings)
+        return Target(
+            settings[BrokerConfig].namesrv_addr,
+            _SOURCE,
+            inner.access_key if inner else None,
+            inner.secret_key if inner else None,
+            (inner.security_token or None) if inner else None,
+            settings[TlsConfig] if settings[TlsConfig].client_enable else None,
+        )
 
     def name_server(self) -> Settings:
         folder = self.data / "namesrv"
@@ -238,9 +270,10 @@ class Plan:
             arguments=[pair for pair in self.arguments if pair not in foreign],
             namesrv_addr=join_address(reached_by(self.name_server()[ServerConfig].bind_address), namesrv_port),
         )
+        place = slave * self.brokers + number
         own = {
             # Where the system chooses the first port, it chooses all of them.
-            "listenPort": str(first_port and first_port + (slave * self.brokers + number) * PORTS_APART),
+            "listenPort": str(first_port and first_port + place * PORTS_APART),
             "bindAddress": self.listen,
             "brokerName": f"broker-{LETTERS[number]}",
             "storePathRootDir": str(folder),
@@ -256,9 +289,29 @@ class Plan:
                 own |= {"brokerRole": "SLAVE", "brokerId": str(slave)}
         if controller:
             own |= {"enableControllerMode": "true", "controllerAddr": controller}
+        metrics = {_METRICS_PORT: str(self._metrics_port(settings, place))}
+        settings = _with(settings, metrics, also_over_arguments=place > 0 or self.failover)
         settings = _with(settings, own, also_over_arguments=number > 0 or slave > 0)
         open_keys = {key: text for key, text in _DEFAULTS.items() if settings.origin(key) == "default"}
         return _with(settings, open_keys)
+
+    def _metrics_port(self, settings: Settings, place: int) -> int:
+        """The port for metrics of this broker's process. The first one also has those of the name server.
+
+        Brokers that fail over are all processes of their own, and the first port is not theirs.
+        """
+        first = settings[MetricsConfig].port if settings.origin(_METRICS_PORT) != "default" or self.broker_port else 0
+        if not first:
+            return 0
+        port = first + place + (1 if self.failover else 0)
+        return port if port <= LAST_PORT else 0
+
+    def monitor(self) -> Monitor:
+        """The monitoring of this process; a port that is taken is not worth a failed start."""
+        settings = self.broker(0, self.namesrv_port, self.broker_port)
+        if self.failover and (port := settings[MetricsConfig].port):
+            settings = settings.updated([Assignment(_METRICS_PORT, str(port - 1), _SOURCE)]).settings
+        return monitor_of(settings, MetricsConfig, must_listen=False)
 
     def further_brokers(self, namesrv_port: int, first_port: int, log: list[str]) -> list[Member]:
         """The other masters as processes."""
@@ -358,15 +411,20 @@ async def _serve(plan: Plan, log: list[str], services: list[Service], systemd: S
     """
     of_name_server = plan.name_server()
     namesrv.check_folders(of_name_server)
-    async with namesrv.NameServer(of_name_server) as name_server:
+    name_server = namesrv.NameServer(of_name_server)
+    monitor = plan.monitor()
+    monitor.servers.append(name_server)
+    async with monitor, name_server:
         services.append(name_server)
         if plan.failover:
-            await _serve_groups(plan, name_server.port, log, services, systemd)
+            await _serve_groups(plan, name_server.port, log, services, systemd, monitor)
         else:
-            await _serve_brokers(plan, name_server.port, log, services, systemd)
+            await _serve_brokers(plan, name_server.port, log, services, systemd, monitor)
 
 
-async def _serve_groups(plan: Plan, port: int, log: list[str], services: list[Service], systemd: Systemd) -> None:
+async def _serve_groups(
+    plan: Plan, port: int, log: list[str], services: list[Service], systemd: Systemd, monitor: Monitor
+) -> None:
     """Groups that fail over; `port` is that of the name server."""
     settings = plan.controller()
     assert settings is not None
@@ -374,29 +432,38 @@ async def _serve_groups(plan: Plan, port: int, log: list[str], services: list[Se
     serving.log_notices(plan.broker(0, port, plan.broker_port))
     decider = controller.Controller(settings, elected=lambda group: groups.elected(group))
     groups = Groups(lambda: decider.groups, decider.rest)
+    monitor.servers.append(decider)
     async with decider:
         groups.add(plan.group_members(port, decider.address, log))
         async with groups:
             services += [decider, groups]
-            print(_groups_ready(plan, port, groups.lines()), flush=True)
-            groups.report = lambda line: print(line, flush=True)
-            systemd.ready(f"serving; name server at {join_address(plan.host, port)}")
-            await serving.first_ended(services)
+            async with _dashboard(plan, port) as pages:
+                lines = [*groups.lines(), *pages.lines, *say_where(monitor)]
+                print(_groups_ready(plan, port, lines), flush=True)
+                groups.report = lambda line: print(line, flush=True)
+                pages.start()
+                systemd.ready(f"serving; name server at {join_address(plan.host, port)}")
+                await serving.first_ended(services)
 
 
-async def _serve_brokers(plan: Plan, port: int, log: list[str], services: list[Service], systemd: Systemd) -> None:
+async def _serve_brokers(
+    plan: Plan, port: int, log: list[str], services: list[Service], systemd: Systemd, monitor: Monitor
+) -> None:
     """Brokers that keep their roles; `port` is that of the name server."""
     async with contextlib.AsyncExitStack() as life:
         of_controller = plan.controller()
         if of_controller is not None:
             controller.check_folders(of_controller)
-            services.append(await life.enter_async_context(controller.Controller(of_controller)))
+            beside = controller.Controller(of_controller)
+            monitor.servers.append(beside)
+            services.append(await life.enter_async_context(beside))
         # Slaves end after their masters, which send them the rest first.
         of_slaves = await life.enter_async_context(contextlib.AsyncExitStack())
         settings = plan.broker(0, port, plan.broker_port)
         serving.log_notices(settings)
-        first = await life.enter_async_context(broker.Broker(settings))
-        services.append(first)
+        first = broker.Broker(settings)
+        monitor.servers.append(first)
+        services.append(await life.enter_async_context(first))
         if plan.brokers > 1:
             fleet = Fleet(plan.further_brokers(port, first.port, log))
             services.append(await life.enter_async_context(fleet))
@@ -404,12 +471,54 @@ async def _serve_brokers(plan: Plan, port: int, log: list[str], services: list[S
             # They begin after all masters: a slave hears of its master when it registers.
             fleet = Fleet(plan.slaves(port, first.port, log))
             services.append(await of_slaves.enter_async_context(fleet))
-        print(_ready(plan, port, first, settings), flush=True)
+        pages = await life.enter_async_context(_dashboard(plan, port))
+        print(_ready(plan, port, first, settings, [*pages.lines, *say_where(monitor)]), flush=True)
+        pages.start()
         systemd.ready(f"serving at {first.address}")
         await serving.first_ended(services)
 
 
-def _ready(plan: Plan, namesrv_port: int, first: broker.Broker, settings: Settings) -> str:
+class _Pages:
+    """The dashboard, or why there is none: it is never a reason not to start."""
+
+    def __init__(self, plan: Plan, namesrv_port: int) -> None:
+        self._thread: DashboardThread | None = None
+        self.lines: list[str] = []
+        if plan.dashboard_port is None:
+            return
+        from . import dashboard
+
+        if not dashboard.is_installed():
+            self.lines = ["No dashboard: pip install 'pyromq[dashboard]' adds it."]
+            return
+        from pyromq.dashboard.config import DashboardConfig
+
+        config = DashboardConfig(port=plan.dashboard_port, folder=plan.data / "dashboard")
+        try:
+            self._thread = dashboard.DashboardThread(config, plan.target(namesrv_port))
+            self.lines = [f"Dashboard: {self._thread.url}"]
+        except PyroMQError as exc:
+            self.lines = [f"No dashboard: {exc}; --dashboard-port chooses another."]
+
+    def start(self) -> None:
+        if self._thread is not None:
+            self._thread.start()
+
+    async def stop(self) -> None:
+        if self._thread is not None:
+            await self._thread.stop()
+
+
+@contextlib.asynccontextmanager
+async def _dashboard(plan: Plan, namesrv_port: int) -> AsyncIterator[_Pages]:
+    pages = _Pages(plan, namesrv_port)
+    try:
+        yield pages
+    finally:
+        await pages.stop()
+
+
+def _ready(plan: Plan, namesrv_port: int, first: broker.Broker, settings: Settings, more: list[str]) -> str:
     name_server = join_address(plan.host, namesrv_port)
     brokers = first.address + (f" and {plan.brokers - 1} more" if plan.brokers > 1 else "")
     if plan.replicas:
@@ -419,6 +528,7 @@ def _ready(plan: Plan, namesrv_port: int, first: broker.Broker, settings: Settin
         [
             f"PyroMQ {__version__} is ready: name server {name_server}, broker {brokers}, data in {plan.data}",
             _where(first.listens_on, settings),
+            *more,
             *_try(name_server),
         ]
     )

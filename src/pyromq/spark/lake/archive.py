@@ -14,14 +14,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pyromq.client.admin.headroom import Alarm
 from pyromq.errors import ConfigError, NoPermission, PyroMQError, RouteNotFound
 
 from .. import options as known
 from ..sessions.session import namesrv_of
-from .archive_plan import Rhythm, Step, TopicRecreated, missing, next_step
+from .archive_plan import Rhythm, Step, TopicRecreated, check_same, missing, next_step
 from .archive_sight import PARTITION, Brokers, Seen, Stores, explained
 from .archive_tasks import Job, run, total
 from .decoding import BAD_ROWS, DecodeOptions, added, bad_row_table, decoding
+from .headroom import report_archived
 from .layout import table_name
 from .options import CLUSTER
 from .storage import Storage
@@ -39,12 +41,14 @@ if TYPE_CHECKING:
     from .archive_sight import FilesSeen
     from .archive_tasks import Part, Report
     from .decoding import Decoding
+    from .headroom import Headroom
     from .table import Gap, LakeTable, Snapshot
 
 logger = logging.getLogger(__name__)
 
 STEP = 4 << 30  # bytes that one step takes at most: what is lost if it dies
 _LONGEST_PAUSE = 60.0  # between tries of a topic that does not get on
+_REPORT_AGAIN = 60.0  # seconds after which brokers are told how far the archive is, though it is where it was
 _LOOK = 0.1  # seconds between looks at whether to stop
 _TRIES = 5  # of a topic in a run that is to end
 _FINAL = (ConfigError, TopicRecreated, RouteNotFound, NoPermission)  # trying again would only say so again
@@ -62,6 +66,7 @@ class ArchiveProgress:
     version: int | None = None  # of the table
     gaps: tuple[Gap, ...] = ()  # found in this step
     error: str | None = None  # why this topic did not get on; it is tried again
+    headroom: Headroom | None = None  # how long the oldest message has left that is not archived
 
 
 @dataclass(slots=True)
@@ -218,6 +223,15 @@ class _Sources:
             return self._brokers.cluster(topic)
         return self._cluster or CLUSTER
 
+    def report(self, root: str, positions: Mapping[MessageQueue, int]) -> None:
+        """Tell brokers how far the archive is."""
+        if self._brokers is not None:
+            report_archived(self._brokers.link, root, positions)
+
+    def headroom(self, topic: str, positions: Mapping[MessageQueue, int]) -> Headroom | None:
+        """How long brokers will keep what is not archived; None if they cannot be asked."""
+        return None if self._brokers is None else self._brokers.headroom(topic, positions)
+
     def look(self, topic: str, positions: Mapping[MessageQueue, int]) -> Sight:
         """What there is. Raises PyroMQError if nothing can be seen."""
         if self._brokers is None:
@@ -227,6 +241,12 @@ class _Sources:
                 raise ConfigError(f"{topic}: {'; '.join(files.seen.failures) or 'no store has this topic'}")
             return Sight(files.seen, files)
         return Sight(self._brokers.look(topic, positions))
+
+    def check_same(self, topic: str, snapshot: Snapshot, seen: Seen) -> None:
+        """Raise TopicRecreated if the topic is not the one that the table has."""
+        if self._brokers is not None:
+            stored = self._brokers.first_stored(topic, snapshot.positions, seen)
+            check_same(snapshot.positions, stored, snapshot.time)
 
     def step(self, topic: str, positions: Mapping[MessageQueue, int], sight: Sight, now: datetime) -> Planned:
         """The next step and its tasks: from files where there is much to read and they have it, else by pulls."""
@@ -297,11 +317,16 @@ class _Topic:
         self.worked = 0.0
         self.lag = 0
         self.version: int | None = None
+        self.is_checked = False  # whether it is the topic that its table has
         self.asked = datetime.now(UTC)  # when its ends were asked for, in a run that goes no further
         self.archived_at = float("-inf")  # when it was last up to date, or moved
         self.try_at = float("-inf")  # not before, after a failure
         self.failures = 0
         self.error: str | None = None
+        self.reported: Mapping[MessageQueue, int] = {}  # to brokers
+        self.reported_at = float("-inf")
+        self.headroom: Headroom | None = None
+        self.headroom_at = float("-inf")
 
     def failed(self, said: str) -> None:
         self.failures += 1
@@ -311,7 +336,9 @@ class _Topic:
     def progress(self, gaps: Sequence[Gap] = ()) -> ArchiveProgress:
         rate = self.rows / self.worked if self.worked else 0.0
         left = self.lag / rate if rate else None if self.lag else 0.0
-        return ArchiveProgress(self.topic, self.rows, rate, self.lag, left, self.version, tuple(gaps), self.error)
+        return ArchiveProgress(
+            self.topic, self.rows, rate, self.lag, left, self.version, tuple(gaps), self.error, self.headroom
+        )
 
 
 class _Archiver:
@@ -395,17 +422,22 @@ class _Archiver:
         sight = self._sources.look(each.topic, positions)
         each.error = "; ".join(sight.seen.failures) or None
         self._note_error(each)
+        if snapshot is not None and not each.is_checked:
+            self._sources.check_same(each.topic, snapshot, sight.seen)
+        each.is_checked = True
         if until is not None:
             if not until:
                 until.update({queue: end for queue, (_, end) in sight.seen.bounds.items()})
                 each.asked = asked
             asked = each.asked
             sight = replace(sight, seen=_limited(sight.seen, until, positions))
+        self._report(each, positions)
         planned = self._sources.step(each.topic, positions, sight, datetime.now(UTC))
         step = planned.step
         each.lag = step.lag
         each.version = None if snapshot is None else snapshot.version
         self.summary.lag[each.topic] = each.lag
+        self._look_ahead(each, positions)
         if rhythm is not None and not self._is_due(each, step, sight.seen, rhythm):
             return False
         if not step.moves:
@@ -422,6 +454,7 @@ class _Archiver:
         is_all = step.rows == step.lag and not sight.seen.failures and positions.keys() <= sight.seen.bounds.keys()
         complete = asked if is_all else None
         committed = table.commit(LakeCommit(report.files, step.moves, gaps, columns=new, complete=complete))
+        self._report(each, committed.positions)
         took = time.monotonic() - began
         each.worked += took
         each.rows += report.rows
@@ -431,6 +464,24 @@ class _Archiver:
         self._count(each, report, gaps)
         self._progress(each.progress(gaps))
         return each.lag <= 0
+
+    def _report(self, each: _Topic, positions: Mapping[MessageQueue, int]) -> None:
+        """Let brokers know what they need not keep; now and then again, for one that lost what it heard."""
+        now = time.monotonic()
+        if positions and (positions != each.reported or now >= each.reported_at + _REPORT_AGAIN):
+            self._sources.report(self._lake.storage.root, positions)
+            each.reported, each.reported_at = positions, now
+
+    def _look_ahead(self, each: _Topic, positions: Mapping[MessageQueue, int]) -> None:
+        """Raise the alarm if brokers may soon delete what is not archived."""
+        now = time.monotonic()
+        if not each.lag or now < each.headroom_at + _REPORT_AGAIN:
+            return
+        each.headroom_at = now
+        each.headroom = self._sources.headroom(each.topic, positions)
+        if each.headroom is not None and each.headroom.alarm is not Alarm.NONE:
+            level = logging.ERROR if each.headroom.alarm is Alarm.ERROR else logging.WARNING
+            logger.log(level, "%s", each.headroom)
 
     def _is_due(self, each: _Topic, step: Step, seen: Seen, rhythm: Rhythm) -> bool:
         if not step.moves:

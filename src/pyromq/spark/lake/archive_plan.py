@@ -7,11 +7,15 @@ the loss is part of the table for good. And the queue ends before the table's po
 created again, or a broker lost messages that it had already handed out. New messages then have offsets that the table
 already has; taking them would double offsets, waiting until the queue is long enough would leave messages out. So the
 topic is refused until somebody archives it under another name. Other topics go on.
+
+A topic that was created again may also have outgrown its table before anybody looked. Then its first messages, which
+the table should have, are younger than the table's last commit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pyromq.errors import PyroMQError
@@ -21,10 +25,14 @@ from ..source.planning import FIRST_GUESS, QueueRange, admit
 from .table import Gap, Move
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from pyromq.protocol.message_queue import MessageQueue
+
+
+# How far the clocks of brokers and archives may be apart.
+CLOCKS_DIFFER = timedelta(minutes=10)
 
 
 class TopicRecreated(PyroMQError):
@@ -87,6 +95,22 @@ def next_step(
     return Step(ranges, moves, tuple(gaps), sum(maxima[queue] - starts[queue] for queue in bounds))
 
 
+def check_same(
+    positions: Mapping[MessageQueue, int], stored: Mapping[MessageQueue, tuple[int, datetime]], committed: datetime
+) -> None:
+    """Raise TopicRecreated if a message that the table should have was stored after the table's last commit.
+
+    `stored` has an offset of each queue, and when the message there was stored, by the clock of its broker.
+    """
+    for queue, (offset, time) in sorted(stored.items()):
+        if offset < positions.get(queue, 0) and time > committed + CLOCKS_DIFFER:
+            raise TopicRecreated(
+                f"{place(queue)} has message {offset} of {time:%Y-%m-%d %H:%M:%S}, but the table, last committed at "
+                f"{committed:%Y-%m-%d %H:%M:%S}, has messages up to {positions[queue]}: the topic was created again; "
+                "archive it under another name, with an alias"
+            )
+
+
 def missing(ranges: Iterable[QueueRange], runs: Iterable[QueueRange], now: datetime) -> list[Gap]:
     """What tasks did not find of `ranges`, given the runs of offsets that they found. Raises ValueError for doubles."""
     found: dict[MessageQueue, list[QueueRange]] = {}
@@ -126,8 +150,3 @@ class Rhythm:
         if backlog <= 0:
             return False
         return waited >= self.max_lag or backlog >= self.step or (waited >= self.every and backlog >= self.worth)
-
-
-def joined(moves: Sequence[Move]) -> dict[MessageQueue, int]:
-    """The positions after `moves`."""
-    return {move.queue: move.end for move in moves}

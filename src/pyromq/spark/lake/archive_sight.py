@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyromq.errors import ConfigError, PyroMQError, RouteNotFound, StoreError
@@ -19,6 +21,7 @@ from ..source.planning import FIRST_GUESS, plan
 from ..source.pulls import PullPart
 from ..source.stream_reader import addresses_of, sampled
 from .archive_tasks import StorePart
+from .headroom import find_headroom
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from ..options import SourceOptions
     from ..source.planning import QueueRange
     from .archive_tasks import Part
+    from .headroom import Headroom
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +37,7 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _WORTH_A_FILE = 32 << 20  # smaller steps are not split, however many cores there are
 PARTITION = 128 << 20
 _PATIENCE = 30.0
+_LAST_MS = 253_402_300_800_000  # of the year 9999: a clock may be far off
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,22 @@ class Brokers:
         sizes = await sampled(metadata, behind)
         return Seen(sight.bounds, sizes, tuple(f"{name}: {exc}" for name, exc in sorted(sight.failures.items())))
 
+    def first_stored(
+        self, topic: str, positions: Mapping[MessageQueue, int], seen: Seen
+    ) -> dict[MessageQueue, tuple[int, datetime]]:
+        """The first message of each queue that the table should have, and when it was stored."""
+        firsts = {
+            queue: minimum
+            for queue, (minimum, maximum) in seen.bounds.items()
+            if minimum < min(maximum, positions.get(queue, 0))
+        }
+        found = self.link.run(self._of(topic).stored_at(firsts))
+        return {
+            queue: (firsts[queue], datetime.fromtimestamp(time / 1000, UTC))
+            for queue, time in found.items()
+            if 0 <= time < _LAST_MS
+        }
+
     def parts(self, ranges: Sequence[QueueRange], seen: Seen) -> list[Part]:
         """The tasks that pull `ranges`: as large as a file should be, fewer if there is little to do."""
         options = self._options
@@ -112,6 +133,14 @@ class Brokers:
                 f"{topic} is in the clusters {', '.join(names)}; name one" if names else f"{topic} is gone"
             )
         return names[0]
+
+    def headroom(self, topic: str, positions: Mapping[MessageQueue, int]) -> Headroom | None:
+        """How long the oldest message has left that is not archived; None if a broker does not say."""
+        try:
+            return self.link.run(find_headroom(self._of(topic), topic, positions, time.time()))
+        except PyroMQError as exc:
+            logger.info("%s: headroom is not known: %s", topic, exc)
+            return None
 
     def _of(self, topic: str) -> BrokerMetadata:
         if topic not in self._metadata:

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from pyromq.errors import PyroMQError
+
+from ..plain_errors import plainly, plainly_each
 from ..push_filters import PushFilters
 from ..shipping import Shipped
 
@@ -43,6 +46,7 @@ class LakeDataSource(Shipped, DataSource):
     def name(cls) -> str:
         return "rocketmq_lake"
 
+    @plainly
     def schema(self) -> StructType:
         """The table's columns, or those of the option `columns`. Carries the options, for tables in a catalog."""
         from .. import options as known
@@ -57,20 +61,27 @@ class LakeDataSource(Shipped, DataSource):
             spark_schema(snapshot.schema, options.columns), known.to_metadata((LakeOptions,), self.options)
         )
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         return LakeReader(*self._known(schema), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from ..refused_stream import RefusedStream
         from .stream_reader import LakeStreamReader
 
-        return LakeStreamReader(*self._known(schema), schema)
+        try:
+            return LakeStreamReader(*self._known(schema), schema)
+        except PyroMQError as exc:
+            return RefusedStream(exc)
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from .options import parse
         from .writers import LakeWriter, plan
 
         return LakeWriter(plan(*parse(self.options), schema, overwrite=overwrite))
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from .options import parse
         from .writers import LakeStreamWriter, plan
@@ -98,6 +109,7 @@ class LakeReader(Shipped, DataSourceReader):
         # Not a method: see PushFilters.
         self.pushFilters = PushFilters(self)  # type: ignore[method-assign]  # on purpose
 
+    @plainly
     def push(self, filters: list[Filter]) -> Sequence[Filter]:
         """Learn where not to look. Spark applies all filters itself: a file may have other rows, too."""
         from .reading import wanted
@@ -105,6 +117,7 @@ class LakeReader(Shipped, DataSourceReader):
         self._wanted = wanted(filters)
         return filters
 
+    @plainly
     def partitions(self) -> Sequence[InputPartition]:
         from .planning import snapshot_of
         from .reading import Wanted, chosen, parts
@@ -114,6 +127,7 @@ class LakeReader(Shipped, DataSourceReader):
         files = chosen(table.files(snapshot, what.since, what.until), what)
         return parts(files, self._options.partition_bytes)
 
+    @plainly_each
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         from .reading import FilePart, FileReader, Wanted
 

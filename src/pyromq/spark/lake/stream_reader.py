@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Supp
 
 from pyromq.errors import ConfigError
 
+from ..plain_errors import plainly, plainly_each
 from ..shipping import Shipped
 from ..source.offsets import StreamOffset, ranges
 from ..source.planning import admit
@@ -70,6 +71,7 @@ class LakeStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailable
             )
         return dict(snapshot.positions)
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
             start = self._options.starting_version
@@ -82,6 +84,7 @@ class LakeStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailable
             self._initial = StreamOffset.first(starts)
         return self._initial.to_json()
 
+    @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before = StreamOffset.from_json(start)
         ends = self._positions() if self._target is None else self._target
@@ -98,12 +101,15 @@ class LakeStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailable
         most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
+    @plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return None if self._seen is None else StreamOffset(dict(self._seen[1].positions)).to_json()
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._positions(afresh=True)
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         found = ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
         if not found:
@@ -113,6 +119,7 @@ class LakeStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailable
         files = of_ranges(table.files(table.snapshot()), found)
         return [*parts(files, self._options.partition_bytes, found)]
 
+    @plainly_each
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, FilePart):
             return iter(())

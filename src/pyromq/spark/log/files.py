@@ -12,7 +12,7 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyromq.errors import CorruptRecord, StoreError
+from pyromq.errors import CorruptRecord
 from pyromq.protocol.record import (
     MAGIC,
     MAGIC_AT,
@@ -29,6 +29,8 @@ from pyromq.protocol.record import (
     store_timestamp_of,
 )
 from pyromq.store.format import ABORT, CHECKPOINT, CHECKPOINT_TIMES, COMMIT_LOG, is_segment_name
+
+from .store_facts import not_a_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +62,7 @@ def log_files(root: Path) -> list[LogFile]:
     """The log files of the store at `root`, in order, without empty ones."""
     folder = root / COMMIT_LOG
     if not folder.is_dir():
-        raise StoreError(f"{root} is not a store: it has no {COMMIT_LOG} folder")
+        raise not_a_store(root)
     files = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if is_segment_name(entry.name) and entry.is_file():

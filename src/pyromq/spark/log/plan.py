@@ -6,6 +6,7 @@ where to look and which records are wanted, so a task needs nothing else.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,14 +14,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
-from pyromq.errors import StoreError
+from pyromq.errors import ConfigError, StoreError
 from pyromq.store.format import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, queue_folders
 
 from ..decode.selection import is_internal_topic
+from ..moments import shown
 from .files import first_since, first_store_time, log_end, log_files, queues_written_until
 from .filters import LogFilters
 from .index import IndexedKeys, find
 from .queue_files import QueueSlice, may_have_tag, queues_of, real, tag_codes
+from .store_facts import check_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from ..options import LogOptions
     from .files import LogFile
     from .queue_files import QueueFiles
+
+logger = logging.getLogger(__name__)
 
 # Reading by queue pays as long as its messages are less than half of what a walk would read.
 _WORTH_A_DETOUR = 0.5
@@ -81,7 +86,9 @@ def plan(options: LogOptions, filters: LogFilters | None = None) -> list[Part]:
         return []
     root = Path(options.path)
     every = log_files(root)
+    check_topics(root, options)
     end = log_end(every)
+    _check_start(options, every, end)
     files = _in_time([file for file in every if file.start < end], selection)
     start = max(files[0].start, filters.start or 0) if files else 0
     if files:
@@ -92,6 +99,16 @@ def plan(options: LogOptions, filters: LogFilters | None = None) -> list[Part]:
     if not files:
         return []
     return Plan(root, options, filters, selection, files, start, end).parts()
+
+
+def _check_start(options: LogOptions, files: list[LogFile], end: int) -> None:
+    """A start beyond the end reads nothing: say so."""
+    first = options.starting_physical_offset
+    if first is not None and first > end:
+        raise ConfigError(f"startingPhysicalOffset {first} is beyond the end of the log, {end}")
+    since = options.starting_timestamp
+    if since is not None and files and first_since(files, since, end) >= end:
+        logger.warning("startingTimestamp: nothing was stored at %s or later in %s", shown(since), options.path)
 
 
 @dataclass(frozen=True, slots=True)

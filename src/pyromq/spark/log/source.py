@@ -7,10 +7,15 @@ Executors must see the files: a shared file system, a replica's disk, a snapshot
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from pyromq.errors import ConfigError
+
+from ..plain_errors import plainly, plainly_each
 from ..push_filters import PushFilters
 from ..shipping import Shipped
 
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter, InputPartition
+    from pyspark.sql.datasource import DataSourceStreamReader, Filter, InputPartition
     from pyspark.sql.types import StructType
 
     from ..options import LogOptions
@@ -33,6 +38,7 @@ class LogDataSource(Shipped, DataSource):
     def name(cls) -> str:
         return "rocketmq_log"
 
+    @plainly
     def schema(self) -> StructType:
         from .. import options as known
         from ..schema import spark_schema, with_metadata
@@ -40,12 +46,27 @@ class LogDataSource(Shipped, DataSource):
         options = known.parse(known.LogOptions, self.options)
         return with_metadata(spark_schema(options.columns), known.to_metadata((known.LogOptions,), self.options))
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         from .. import options as known
         from ..schema import arrow_schema, metadata_of
+        from .store_facts import broker_name
 
         given = known.from_table(known.LogOptions, self.options, metadata_of(schema))
-        return LogReader(known.parse(known.LogOptions, given), arrow_schema(schema))
+        options = known.parse(known.LogOptions, given)
+        if options.broker_name is None:
+            options = replace(options, broker_name=broker_name(Path(options.path)))
+        return LogReader(options, arrow_schema(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from ..refused_stream import RefusedStream
+
+        return RefusedStream(
+            ConfigError(
+                "rocketmq_log is for batch reads: stream the topic with the format rocketmq, from its first message on "
+                "with startingOffsets=earliest"
+            )
+        )
 
 
 class LogReader(Shipped, DataSourceReader):
@@ -58,6 +79,7 @@ class LogReader(Shipped, DataSourceReader):
         # Not a method: see PushFilters.
         self.pushFilters = PushFilters(self)  # type: ignore[method-assign]  # on purpose
 
+    @plainly
     def push(self, filters: list[Filter]) -> Sequence[Filter]:
         """Take over filters; returns those that Spark must apply."""
         from .filters import push
@@ -65,12 +87,14 @@ class LogReader(Shipped, DataSourceReader):
         self._filters, handed_back = push(filters, self._options)
         return handed_back
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
         from .filters import LogFilters
         from .plan import plan
 
         return [*plan(self._options, self._filters or LogFilters())]
 
+    @plainly_each
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         from .plan import LogPart, PlacesPart, QueuePart
         from .reader import read

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from ..plain_errors import plainly, plainly_each
 from ..shipping import Shipped
 
 # Spark imports this module to learn the format: import the readers only when needed.
@@ -30,6 +31,7 @@ class MetaDataSource(Shipped, DataSource):
     def name(cls) -> str:
         return "rocketmq_meta"
 
+    @plainly
     def schema(self) -> StructType:
         from .. import options as known
         from ..schema import with_metadata
@@ -40,6 +42,7 @@ class MetaDataSource(Shipped, DataSource):
         options = known.parse(MetaOptions, self.options)
         return with_metadata(table(options.table).spark_schema(), known.to_metadata((MetaOptions,), self.options))
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         from .. import options as known
         from ..schema import metadata_of
@@ -58,6 +61,7 @@ class MetaReader(Shipped, DataSourceReader):
         self._options = options
         self._schema = schema
 
+    @plainly_each
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The second comes from an executor that lacks our classes (`shipping`).
-_OURS = re.compile(r"^(?:pyromq(?:\.\w+)+: |RuntimeError: (?=.* which PyroMQ needs there))(.*)$", re.MULTILINE)
+_OURS = re.compile(
+    r"(?:^|(?<=: ))(?:pyromq(?:\.\w+)+: |RuntimeError: (?=.* which PyroMQ needs there))(.*?)(?: SQLSTATE: \w+)*$",
+    re.MULTILINE,
+)
 
 
 class StatementFailed(PyroMQError):

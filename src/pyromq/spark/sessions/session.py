@@ -15,6 +15,7 @@ from pyromq.errors import ConfigError
 
 from ..shipping import package_zip
 from .connect import check_package, check_reachable, is_connect
+from .statements import Statements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,7 @@ def session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(app).config(PUSH_DOWN, "true")
+    builder = SparkSession.builder.appName(app)
     master = master or os.environ.get("MASTER") or "local[*]"
     builder = builder.master(master) if remote is None else builder.remote(remote)
     if not is_elsewhere:
@@ -60,6 +61,9 @@ def session(
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             # Everything is on this machine, so neither its name nor its network matters.
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+        if not verbose:
+            # Bars that others' lines run into.
+            builder = builder.config("spark.ui.showConsoleProgress", "false")
         for key, value in _java_conf(dict(conf or {}), verbose).items():
             builder = builder.config(key, value)
     for key, value in (conf or {}).items():
@@ -88,7 +92,9 @@ def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = 
     from ..meta.source import MetaDataSource
     from ..source.source import RocketMQDataSource
 
-    spark.conf.set(PUSH_DOWN, "true")
+    if keeps_filters_apart():
+        spark.conf.set(PUSH_DOWN, "true")
+    Statements.of(spark)
     if namesrv:
         spark.conf.set(NAMESRV, namesrv)
     if by_value:
@@ -102,6 +108,18 @@ def enable(spark: SparkSession, *, namesrv: str | None = None, by_value: bool = 
         logger.warning(
             "spark.speculation is on: a task that runs twice sends twice; effectively-once writes are refused"
         )
+
+
+def keeps_filters_apart() -> bool:
+    """Whether this Spark may push filters down.
+
+    Up to 4.3 it keeps what was planned for one scan of a DataFrame or view and uses it for every other: after
+    `WHERE queueId = 1` a `SELECT` without a filter returns queue 1 alone, and both sides of a union read what one of
+    them asked for. The version that plans each scan for itself also pushes limits down.
+    """
+    from pyspark.sql.datasource import DataSourceReader
+
+    return hasattr(DataSourceReader, "pushLimit")
 
 
 def namesrv_of(spark: SparkSession, given: str | None) -> str:

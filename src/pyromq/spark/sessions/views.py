@@ -12,8 +12,11 @@ from ..meta.cluster_rows import user_topics
 from ..option_values import declared
 from ..options import ConnectionOptions
 from .session import namesrv_of
+from .statements import Statements
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
@@ -30,10 +33,17 @@ def stream(spark: SparkSession, topic: str, namesrv: str | None = None, **option
 
 
 def register_topics(
-    spark: SparkSession, namesrv: str | None = None, *, pattern: str = ".*", **options: object
+    spark: SparkSession,
+    namesrv: str | None = None,
+    *,
+    pattern: str = ".*",
+    lake: str | None = None,
+    lake_options: Mapping[str, str] | None = None,
+    pin: bool = False,
+    **options: object,
 ) -> list[str]:
     """See `pyromq.spark.register_topics`."""
-    given = {"namesrv": namesrv_of(spark, namesrv), **_parallelism(spark), **_texts(options)}
+    given = {"namesrv": namesrv_of(spark, namesrv), **parallelism(spark), **texts(options)}
     _refuse_secrets(given)
     made: dict[str, str] = {}
     for topic in _matching(spark, given, pattern):
@@ -43,8 +53,14 @@ def register_topics(
             continue
         pairs = ", ".join(f"{_quoted(key)} {_quoted(value)}" for key, value in {**given, "subscribe": topic}.items())
         # This kind of view, not one of a DataFrame, lets INSERT INTO write to the topic.
-        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{topic}` USING rocketmq OPTIONS ({pairs})")
-    return list(made.values())
+        create = f"CREATE OR REPLACE TEMPORARY VIEW `{topic}` USING rocketmq OPTIONS ({pairs})"
+        Statements.of(spark).create_view(topic, create)
+    if lake is None:
+        return list(made.values())
+    from ..lake.views import register
+
+    archived = register(spark, made.values(), given, lake=lake, lake_options=lake_options, pin=pin)
+    return [*made.values(), *archived]
 
 
 def _matching(spark: SparkSession, given: dict[str, str], pattern: str) -> list[str]:
@@ -52,15 +68,19 @@ def _matching(spark: SparkSession, given: dict[str, str], pattern: str) -> list[
         wanted = re.compile(pattern)
     except re.error as exc:
         raise ConfigError(f"pattern must be a regular expression ({exc}), not {pattern!r}") from exc
-    return [topic for topic in user_topics(spark, given) if wanted.fullmatch(topic)]
+    topics = user_topics(spark, given)
+    found = [topic for topic in topics if wanted.fullmatch(topic)]
+    if topics and not found:
+        logger.warning("no topic matches %s, so there is no view; there are %d topics", pattern, len(topics))
+    return found
 
 
 def _options(spark: SparkSession, topic: str, namesrv: str | None, options: dict[str, object]) -> dict[str, Any]:
     common = {"namesrv": namesrv_of(spark, namesrv), "subscribe": topic}
-    return {**common, **_parallelism(spark), **_texts(options)}
+    return {**common, **parallelism(spark), **texts(options)}
 
 
-def _parallelism(spark: SparkSession) -> dict[str, str]:
+def parallelism(spark: SparkSession) -> dict[str, str]:
     """How many tasks can run at a time, which a reader cannot find out itself."""
     from pyspark.errors import PySparkException
 
@@ -70,7 +90,8 @@ def _parallelism(spark: SparkSession) -> dict[str, str]:
         return {}
 
 
-def _texts(options: dict[str, object]) -> dict[str, str]:
+def texts(options: Mapping[str, object]) -> dict[str, str]:
+    """Options as Spark takes them."""
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
 
 

@@ -30,7 +30,8 @@ BAD_ROW_TOPIC = "SPARK_BAD_ROW_TOPIC"  # its intended topic
 
 # Names that a user may not set; dropped from rows that were read from a topic.
 RESERVED = props.RESERVED | {SPARK_TXN}
-_NOT_COPIED = RESERVED | {
+# Also dropped from such rows: what brokers and the APIs of clients set for one delivery.
+NOT_COPIED = RESERVED | {
     props.TRANSACTION_ID,
     props.TRANSACTION_CHECK_TIMES,
     props.CHECK_IMMUNITY_TIME_IN_SECONDS,
@@ -47,7 +48,7 @@ _SHOWN = 80  # characters of a value that an error quotes
 _DEAD_LETTER_BODY = 64 << 10  # bytes kept of a body that is too large
 
 
-class OutRow(msgspec.Struct):
+class OutRow(msgspec.Struct, gc=False):
     """A message to send. `properties` is the text of all of them; `number` counts the rows of a task."""
 
     number: int
@@ -280,7 +281,7 @@ def _own_properties(own: list[tuple[str, str | None]], is_copy: bool) -> dict[st
     found: dict[str, str] = {}
     for name, value in own:
         if name in RESERVED or is_copy:
-            if is_copy and name in _NOT_COPIED:
+            if is_copy and name in NOT_COPIED:
                 continue
             if name in RESERVED:
                 raise _Unfit(f"property {name} is reserved and cannot be set")

@@ -1,9 +1,11 @@
 """Sends messages to brokers: in batches, several requests at a time, each acknowledged.
 
-Ordinary rows go to the queues in turn. Rows with a sharding key or a queue id go to their queue and keep
-their order: its requests are sent one after the other. With `effectively-once` all rows of a task go to one queue per
-topic, and those already there are left out. A failed request is sent again, as often as `retries` says;
-one that a broker finds illegal is split, to find the bad row.
+Ordinary rows go to the queues in turn: they are collected for all queues of a topic and then dealt out row by row, so
+that all queues are equally far, whatever the size of a request. A reader that takes a little of each queue at a
+time then sees the rows about in the order in which they were written. Rows with a sharding key or a queue id go to
+their queue and keep their order: its requests are sent one after the other. With `effectively-once` all rows of a task
+go to one queue per topic, and those already there are left out. A failed request is sent again, as often as `retries`
+says; one that a broker finds illegal is split, to find the bad row.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from .read_back import read_back
 from .topics import BATCH_PATIENCE, STREAM_PATIENCE, find_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyromq.client.producer.attempts import Attempts
     from pyromq.client.producer.send_frames import Form
@@ -59,6 +61,8 @@ logger = logging.getLogger(__name__)
 
 _GROUP = "spark-rocketmq-sink"
 _MOST_OPEN = 32  # batches' worth of rows that wait to be sent together, over all topics and queues
+_MOST_DEALT, _SHARE = 16, 0.75  # queues that rows are collected for, and batches for each
+_WORTH_A_REQUEST = 4 << 10  # bytes; fewer rows go to fewer queues
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 # Nothing was sent: there is no doubt whether it was stored.
 _NOT_SENT = (ConnectFailed, TooManyRequests, BrokerError)
@@ -73,12 +77,14 @@ class Place(msgspec.Struct):
 
 
 class Request(msgspec.Struct):
-    """Rows sent together, to the queue of `form` or to any."""
+    """Rows sent together, to the queue of `form` or to any. While it is open for any, to several: `deal`."""
 
     place: Place
     form: Form | None
     rows: list[OutRow] = []
     size: int = 0
+    most: int = 0  # bytes that it may grow to
+    first: Form | None = None  # the queue to try first, if it may be any
 
 
 class Counts(msgspec.Struct):
@@ -125,6 +131,7 @@ class Sends:
         self._places: dict[str, Place] = {}
         self._open: dict[tuple[str, str], Request] = {}
         self._open_bytes = 0
+        self._most_open = _MOST_OPEN * options.batch_bytes
         self._room = asyncio.Semaphore(options.in_flight)
         self._under_way: set[asyncio.Task[None]] = set()
         self._last_of: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -137,8 +144,11 @@ class Sends:
             return False
         length = len(row.body)
         size = ITEM_OVERHEAD + length + len(row.properties)
-        most = self._batch_bytes
-        if length >= self._compress_over or request.size + size >= most or self._open_bytes + size > _MOST_OPEN * most:
+        if (
+            length >= self._compress_over
+            or request.size + size >= request.most
+            or self._open_bytes + size > self._most_open
+        ):
             return False
         request.rows.append(row)
         request.size += size
@@ -171,22 +181,26 @@ class Sends:
                 await self._begin(lane)
             await self._start(Request(place, form, [row], size), lane)
             return
-        if request is not None and request.size + size > self._batch_bytes:
+        if request is not None and request.size + size > request.most:
             await self._begin(lane)
             request = None
         if request is None:
-            request = self._open[lane] = Request(place, form)
+            request = self._open[lane] = Request(place, form, most=self._batch_bytes)
+            if form is None:
+                # Not quite a batch for each queue: sizes differ.
+                shares = min(len(place.target.forms), _MOST_DEALT) * _SHARE
+                request.most = int(self._batch_bytes * max(1.0, shares))
         request.rows.append(row)
         request.size += size
         self._open_bytes += size
-        if request.size >= self._batch_bytes:
+        if request.size >= request.most:
             await self._begin(lane)
-        elif self._open_bytes > _MOST_OPEN * self._batch_bytes:
-            await self._begin_all()
+        elif self._open_bytes > self._most_open:
+            await self.send_open()
 
     async def finish(self) -> None:
         """Return once all are acknowledged; raises if that fails."""
-        await self._begin_all()
+        await self.send_open()
         while self._under_way:
             await asyncio.wait(self._under_way)
         self._check()
@@ -215,14 +229,31 @@ class Sends:
 
     # Sending
 
-    async def _begin_all(self) -> None:
+    async def send_open(self) -> None:
+        """Send what waits for more to be sent with."""
         for lane in tuple(self._open):
             await self._begin(lane)
 
     async def _begin(self, lane: tuple[str, str]) -> None:
         request = self._open.pop(lane)
         self._open_bytes -= request.size
-        await self._start(request, lane)
+        if request.form is not None:
+            await self._start(request, lane)
+            return
+        for each in self._dealt(request):
+            await self._start(each, lane)
+
+    def _dealt(self, request: Request) -> Iterator[Request]:
+        """The rows of `request` dealt out to queues, one after the other; none larger than a batch."""
+        place = request.place
+        worth = min(_WORTH_A_REQUEST, self._batch_bytes // 2)
+        queues = max(1, min(len(place.target.forms), len(request.rows), request.size // max(1, worth)))
+        for number in range(queues):
+            first = self._sender.choose(place.target)
+            for rows in _within(request.rows[number::queues], self._batch_bytes):
+                yield Request(place, None, rows, first=first)
+        for _ in range(len(request.rows) % queues):
+            self._sender.choose(place.target)  # those had a row more; the next begin after them
 
     async def _start(self, request: Request, lane: tuple[str, str]) -> None:
         await self._room.acquire()
@@ -260,7 +291,10 @@ class Sends:
         pause = _FIRST_PAUSE
         while True:
             target = request.place.target
-            form = request.form or self._sender.choose(target, failures[-1][0] if failures else None)
+            form = request.form
+            if form is None and not failures:
+                form = request.first
+            form = form or self._sender.choose(target, failures[-1][0] if failures else None)
             try:
                 result = await self._sender.send(outgoing, target, form, self._timeout)
             except MessageIllegal as exc:
@@ -401,6 +435,21 @@ def _form_of(target: Target, row: OutRow) -> Form | None:
         # The broker of a row read elsewhere may not have this topic.
         return next((form for form in fits if form.broker == broker), fits[0] if fits else None)
     return target.forms[shard_index(row.shard or "", len(target.forms))]
+
+
+def _within(rows: list[OutRow], most: int) -> Iterator[list[OutRow]]:
+    """The rows in order, in lists of at most `most` bytes, or of one row."""
+    if sum([len(row.body) + len(row.properties) for row in rows]) + ITEM_OVERHEAD * len(rows) <= most:
+        yield rows
+        return
+    begin, size = 0, 0
+    for at, row in enumerate(rows):
+        length = ITEM_OVERHEAD + len(row.body) + len(row.properties)
+        if size + length > most and at > begin:
+            yield rows[begin:at]
+            begin, size = at, 0
+        size += length
+    yield rows[begin:]
 
 
 def _sizes(row: OutRow) -> str:

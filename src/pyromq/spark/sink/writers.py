@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,10 +19,12 @@ from pyromq.client.producer.send_result import STATUS_BY_CODE
 from pyromq.errors import ConfigError, broker_error
 
 from ..blocking_client import Link
+from ..plain_errors import plainly
 from ..shipping import Shipped
 from . import identity as task_identity
 from .columns import sink_columns
 from .messages import BadRow, OutRow, RowsOut
+from .pace import Pace
 from .sends import Counts, Sends
 from .topics import check_topics
 
@@ -77,6 +80,7 @@ class RocketMQWriter(Shipped, DataSourceArrowWriter):
     def __init__(self, made: SinkPlan) -> None:
         self._plan = made
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return write(self._plan, iterator)
 
@@ -93,6 +97,7 @@ class RocketMQStreamWriter(Shipped, DataSourceStreamArrowWriter):
     def __init__(self, made: SinkPlan) -> None:
         self._plan = made
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return write(self._plan, iterator)
 
@@ -123,10 +128,14 @@ async def _write(
     rows = RowsOut(made.columns, options, identity, link.namespace.name)
     bad_rows = BadRows(options, rows)
     sends = Sends(link, options, identity, made.queues, bad_rows.instead, streams=made.streams)
+    pace = None if options.rows_per_second is None else Pace(options.rows_per_second)
     try:
         # In a thread, so that answers are read while Spark works on the next rows, however long that takes.
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             for row in rows.of(batch):
+                if pace is not None and (wait := pace.wait(time.monotonic())) > 0:
+                    await sends.send_open()
+                    await asyncio.sleep(wait)
                 if isinstance(row, OutRow):
                     if not sends.take(row):
                         await sends.add(row)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyromq.errors import ConfigError
 
 from ..blocking_client import Link
 from . import offset_range
@@ -11,28 +14,73 @@ from .broker_metadata import BrokerMetadata
 from .offsets import place
 from .planning import FIRST_GUESS, QueueRange, plan
 from .pulls import PullPart, report_loss
+from .sql_check import check_sql
 from .stream_reader import addresses_of, sampled
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from pyromq.protocol.message_queue import MessageQueue
 
     from ..options import SourceOptions
     from .pushdown import Pushed
 
 
-def tasks(options: SourceOptions, pushed: Pushed) -> list[PullPart]:
-    """The tasks of a read, once all servers have answered. What a filter excludes is not read.
+def tasks(options: SourceOptions, pushed: Pushed) -> list[Any]:
+    """The tasks of a read, PullParts and LakeParts, once all servers have answered. What a filter excludes is not read.
 
     Raises OffsetOutOfRange for a start that does not exist (any more), unless `failOnDataLoss` is false.
     """
+    if options.lake_history:
+        return _with_history(options, pushed)
     with Link(options) as link:
-        return link.run(_tasks(BrokerMetadata(link, options), options, pushed))
+        return [*link.run(_tasks(BrokerMetadata(link, options), options, pushed))]
 
 
-async def _tasks(metadata: BrokerMetadata, options: SourceOptions, pushed: Pushed) -> list[PullPart]:
-    sight = await metadata.look_hard()
+def _with_history(options: SourceOptions, pushed: Pushed) -> list[Any]:
+    """What the lake has, and what brokers have beyond it; only the lake if that is all there can be."""
+    from ..lake.history import History, check_all_there
+
+    history = History(options)
+    since, until = _moment(pushed.since), _moment(pushed.until)
+    live: list[PullPart] = []
+    topics: Collection[str] = options.subscribe
+    if until is None or not history.is_complete(topics, until):
+        with Link(options) as link:
+            metadata = BrokerMetadata(link, options)
+            sight = link.run(metadata.look_hard())
+            topics = {queue.topic for queue in sight.queues}
+            positions = history.positions(topics)
+            check_all_there(positions, sight.bounds.keys(), fail=options.fail_on_data_loss)
+            live = link.run(_tasks(metadata, options, pushed, positions))
+    past = [
+        trimmed
+        for queue, position in history.positions(topics).items()
+        if pushed.has_queue(queue) and _is_assigned(options, queue)
+        for trimmed in pushed.trim(QueueRange(queue, 0, position))
+    ]
+    return [*history.parts(past, since=since, until=until), *live]
+
+
+def _is_assigned(options: SourceOptions, queue: MessageQueue) -> bool:
+    return options.assign is None or queue in options.assign
+
+
+def _moment(millis: int | None) -> datetime | None:
+    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
+
+
+async def _tasks(
+    metadata: BrokerMetadata, options: SourceOptions, pushed: Pushed, archived: Mapping[MessageQueue, int] | None = None
+) -> list[PullPart]:
+    sight = metadata.last if archived is not None else await metadata.look_hard()
     bounds = sight.bounds
+    if not sight.queues and options.subscribe_pattern is not None:
+        raise ConfigError(f"subscribePattern {options.subscribe_pattern.pattern} matches no topic of {options.namesrv}")
+    if options.sql is not None:
+        await check_sql(metadata.link, metadata.group, options.sql, bounds)
     starts = await offset_range.starts(metadata, options, bounds, default="earliest")
+    starts |= {queue: offset for queue, offset in (archived or {}).items() if queue in bounds}
     ends = await offset_range.ends(metadata, options, bounds)
     chosen = {queue: both for queue, both in bounds.items() if pushed.has_queue(queue)}
     if pushed.since is not None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from pyromq.client import AdminClient
-from pyromq.errors import NoPermission, PyroMQError, RemoteProtocolError, RouteNotFound
+from pyromq.errors import ConfigError, NoPermission, PyroMQError, RemoteProtocolError, RouteNotFound
 from pyromq.protocol.bodies import TopicStatsTable
 from pyromq.protocol.codes import RequestCode, ResponseCode
 from pyromq.protocol.command import Command
@@ -30,11 +30,11 @@ from .offsets import place
 from .time_search import first_at
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from pyromq.protocol.message_queue import MessageQueue
 
-    from ..blocking_client import Link
+    from ..blocking_client import Reach
     from ..options import SourceOptions
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,14 @@ class Sight:
 class BrokerMetadata:
     """Asks name servers and brokers for the driver. Names are the user's, without namespace."""
 
-    def __init__(self, link: Link, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        link: Reach,
+        options: SourceOptions,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        admin: AdminClient | None = None,
+    ) -> None:
         self.link = link
         self._options = options
         self._clock = clock
@@ -73,7 +80,7 @@ class BrokerMetadata:
         self._queues: dict[str, list[MessageQueue] | None] = {}
         self._brokers: frozenset[str] = frozenset()
         self._mean_sizes: dict[MessageQueue, float] = {}
-        self._admin: AdminClient | None = None
+        self._admin = admin
         # Topics whose queues have to be asked for one by one.
         self._without_stats: set[str] = set()
         self.group = link.namespace.wrap(options.consumer_group or options.group_id_prefix)
@@ -110,6 +117,8 @@ class BrokerMetadata:
         if sight.absent:
             topic = min(sight.absent)
             raise RouteNotFound(f"{topic}: no broker has this topic, says name server {self._options.namesrv}")
+        if self._options.assign is not None and (unknown := self._options.assign - sight.queues):
+            raise ConfigError(f"assign: there is no {', no '.join(sorted(map(place, unknown)))}")
         return sight
 
     # Queues
@@ -121,7 +130,7 @@ class BrokerMetadata:
             for topic in self._topics:
                 found[topic] = await self._queues_of(topic)
             if None in found.values():
-                info = await self._patient((await self._asking()).brokers.cluster_info)
+                info = await self._patient((await self.asking()).brokers.cluster_info)
                 self._brokers = frozenset(name for name, data in info.broker_addr_table.items() if data.broker_addrs)
         except PyroMQError as exc:
             if not self._queues:
@@ -137,7 +146,7 @@ class BrokerMetadata:
             return tuple(sorted({queue.topic for queue in options.assign}))
         if options.subscribe_pattern is None:
             return options.subscribe
-        admin = await self._asking()
+        admin = await self.asking()
         names = await self._patient(admin.topics.names)
         system = frozenset(await self._patient(admin.topics.system))
         namespace = self.link.namespace
@@ -166,7 +175,8 @@ class BrokerMetadata:
         assigned = self._options.assign
         return [queue for queue in queues if assigned is None or queue in assigned]
 
-    async def _asking(self) -> AdminClient:
+    async def asking(self) -> AdminClient:
+        """For what only operators ask."""
         if self._admin is None:
             self._admin = await AdminClient(client=self.link.client).start()
         return self._admin
@@ -257,6 +267,35 @@ class BrokerMetadata:
 
         return await self._each(times, search)
 
+    async def beside(self, cuts: Mapping[MessageQueue, int]) -> dict[MessageQueue, tuple[int | None, int | None]]:
+        """When the messages before and after these offsets were stored (ms); None if there is none."""
+
+        async def ask(queue: MessageQueue) -> tuple[int | None, int | None]:
+            cut = cuts[queue]
+            reply = await self._patient(lambda: self._pull(queue, max(0, cut - 1), 2))
+            before = after = None
+            data = reply.body_bytes if reply.code == ResponseCode.SUCCESS else b""
+            pos = 0
+            while pos < len(data):
+                record = decode_record(data, pos, check_crc=False)
+                if record.queue_offset < cut:
+                    before = record.store_timestamp
+                elif after is None:
+                    after = record.store_timestamp
+                pos += record.store_size
+            return before, after
+
+        return await self._each(cuts, ask)
+
+    async def reached(self, queues: Collection[MessageQueue], time: int) -> dict[MessageQueue, int]:
+        """The broker's own answer to how far each queue was at this time (ms): not exact, unlike `at_times`."""
+
+        async def ask(queue: MessageQueue) -> int:
+            calls, address, wire = self.link.client.calls, self._address(queue), self.link.on_wire(queue)
+            return await self._patient(lambda: calls.search_offset(address, wire, time))
+
+        return await self._each(queues, ask)
+
     async def committed(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         """The offset where `group` continues in each queue; None if it never read there."""
 
@@ -287,6 +326,10 @@ class BrokerMetadata:
         sampled = await self._each(unknown, sample)
         self._mean_sizes.update({queue: size for queue, size in sampled.items() if size})
         return {queue: self._mean_sizes[queue] for queue in starts if queue in self._mean_sizes}
+
+    async def stored_at(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """When these messages were stored, in epoch milliseconds; -1 for one that is gone."""
+        return await self._each(offsets, lambda queue: self._stored_at(queue, offsets[queue]))
 
     async def _stored_at(self, queue: MessageQueue, offset: int) -> int:
         reply = await self._patient(lambda: self._pull(queue, offset, 1))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from pyromq.errors import ConfigError
 
+from ..moments import shown
 from .offsets import LATEST, place, resolve
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     Bounds = Mapping[MessageQueue, tuple[int, int]]
 
+logger = logging.getLogger(__name__)
+
 
 async def starts(
     metadata: BrokerMetadata, options: SourceOptions, bounds: Bounds, *, default: str
@@ -29,11 +33,14 @@ async def starts(
         times = _times(given, options.starting_timestamp, bounds, option)
         found = await _at_times(metadata, times, bounds)
         too_late = [queue for queue, offset in found.items() if offset >= bounds[queue][1]]
-        if too_late and options.starting_offsets_by_timestamp_strategy == "error":
+        strategy = options.starting_offsets_by_timestamp_strategy or ("error" if default == "latest" else "latest")
+        if too_late and strategy == "error":
             raise ConfigError(
-                f"{option}: nothing in {place(min(too_late))} was stored at {times[min(too_late)]} ms or later; "
+                f"{option}: nothing in {place(min(too_late))} was stored at {shown(times[min(too_late)])} or later; "
                 "startingOffsetsByTimestampStrategy=latest starts such queues at their end"
             )
+        if found and len(too_late) == len(found) and any(first < end for first, end in bounds.values()):
+            logger.warning("%s: nothing was stored at %s or later", option, shown(min(times.values())))
         # Queues left out start where the query would without times.
         return {**_edge(bounds, default), **found}
     wanted = options.starting_offsets or default
@@ -41,7 +48,12 @@ async def starts(
         edge = _edge(bounds, default)
         return resolve(wanted, bounds, edge.__getitem__, "startingOffsets")
     if wanted == "lake":
-        raise ConfigError("startingOffsets=lake: this version has no lake support")
+        from ..lake.history import History, check_all_there
+
+        positions = History(options).positions(sorted({queue.topic for queue in bounds}))
+        check_all_there(positions, bounds.keys(), fail=options.fail_on_data_loss)
+        # A queue that is not archived yet is new, or has nothing that was there when it was.
+        return {queue: positions.get(queue, minimum) for queue, (minimum, _) in bounds.items()}
     if wanted == "group":
         assert options.consumer_group is not None
         fallback = _edge(bounds, options.group_fallback)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pyromq.errors import ConfigError
 from pyromq.protocol.message_queue import MessageQueue
 
+from ..moments import TIME_FORMS, moment
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -41,12 +43,15 @@ def parse_offsets(text: str, option: str) -> dict[MessageQueue, int]:
 
 
 def parse_times(text: str, option: str) -> dict[MessageQueue, int]:
-    """Times in ms per queue, in the same shape as offsets."""
+    """Times per queue, in the same shape as offsets."""
     times = {}
     for queue, value in _entries(_json(text, option), option):
-        if type(value) is not int or not 0 <= value <= _MAX_OFFSET:
-            raise ConfigError(f"{option}: {place(queue)} has {value!r}; a time is a number of ms since 1970")
-        times[queue] = value
+        try:
+            if type(value) not in (int, str):
+                raise ValueError(TIME_FORMS)
+            times[queue] = moment(str(value))
+        except ValueError as exc:
+            raise ConfigError(f"{option}: {place(queue)} must be {exc}, not {value!r}") from None
     return times
 
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, PyroMQError
 
+from ..plain_errors import plainly, plainly_each
 from ..push_filters import PushFilters
 from ..shipping import Shipped
 
@@ -49,6 +50,7 @@ class RocketMQDataSource(Shipped, DataSource):
     def name(cls) -> str:
         return "rocketmq"
 
+    @plainly
     def schema(self) -> StructType:
         """All columns, or those of the option `columns`. Carries the options, for tables in a catalog."""
         from .. import options as known
@@ -59,6 +61,7 @@ class RocketMQDataSource(Shipped, DataSource):
         options = known.parse(known.SourceOptions, self.options, others=kinds)
         return with_metadata(spark_schema(options.columns), known.to_metadata(kinds, self.options))
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         from ..schema import arrow_schema
 
@@ -67,13 +70,18 @@ class RocketMQDataSource(Shipped, DataSource):
         return RocketMQReader(options, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from ..refused_stream import RefusedStream
         from ..schema import arrow_schema
         from .stream_reader import RocketMQStreamReader
 
-        options = self._source_options(schema)
-        options.check_stream()
-        return RocketMQStreamReader(options, arrow_schema(schema))
+        try:
+            options = self._source_options(schema)
+            options.check_stream()
+            return RocketMQStreamReader(options, arrow_schema(schema))
+        except PyroMQError as exc:
+            return RefusedStream(exc)
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from ..sink import writers
 
@@ -82,6 +90,7 @@ class RocketMQDataSource(Shipped, DataSource):
         options.check_batch()
         return writers.RocketMQWriter(writers.plan(schema, options, streams=False))
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from ..sink import writers
 
@@ -127,21 +136,24 @@ class RocketMQReader(Shipped, DataSourceReader):
         # Not a method: see PushFilters.
         self.pushFilters = PushFilters(self)  # type: ignore[method-assign]  # on purpose
 
+    @plainly
     def push(self, filters: list[Filter]) -> Sequence[Filter]:
         """Take over filters; returns those that Spark must apply."""
         from .pushdown import push
 
-        self._pushed, handed_back = push(filters, with_tags=self._options.sql is None)
+        with_tags = self._options.sql is None and not self._options.lake_history
+        self._pushed, handed_back = push(filters, with_tags=with_tags)
         return handed_back
 
+    @plainly
     def partitions(self) -> Sequence[InputPartition]:
         from .batch_plan import tasks
         from .pushdown import Pushed
 
         return tasks(self._options, self._pushed or Pushed())
 
+    @plainly_each
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        from .pulls import PullPart, read
+        from .stream_reader import read_part
 
-        # Spark reads one empty partition if there is none.
-        return read(partition, self._options, self._schema) if isinstance(partition, PullPart) else iter(())
+        return read_part(partition, self._options, self._schema)

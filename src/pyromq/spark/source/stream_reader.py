@@ -20,9 +20,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyromq.errors import OffsetOutOfRange, RouteNotFound, TopicNotFound
+from pyromq.errors import OffsetOutOfRange, PyroMQError, RouteNotFound, TopicNotFound
 
-from ..blocking_client import Link
+from ..blocking_client import Link, Reach
+from ..plain_errors import plainly, plainly_each
+from ..refused import is_refused
 from ..shipping import Shipped
 from . import offset_range
 from .broker_metadata import BrokerMetadata, Sight
@@ -31,9 +33,11 @@ from .held_pulls import Arrivals
 from .offsets import StreamOffset, place, ranges, without
 from .planning import FIRST_GUESS, QueueRange, admit, plan
 from .pulls import PullPart, read, report_loss
+from .sql_check import check_sql
+from .time_alignment import align
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
     from pyromq.protocol.message_queue import MessageQueue
 
+    from ..lake.history import History
     from ..options import SourceOptions
 
 logger = logging.getLogger(__name__)
@@ -66,9 +71,11 @@ class RocketMQStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvail
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner": None}
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:
         return self.planner.initial().to_json()
 
+    @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before = StreamOffset.from_json(start)
         after = self.planner.latest(before, limit)
@@ -84,18 +91,22 @@ class RocketMQStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvail
             return ReadMinRows(options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:
         seen = self.planner.seen()
         return StreamOffset(seen).to_json() if seen else None
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:
         self.planner.pin()
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [*self.planner.tasks(StreamOffset.from_json(start), StreamOffset.from_json(end))]
 
+    @plainly_each
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        return read(partition, self._options, self._schema) if isinstance(partition, PullPart) else iter(())
+        return read_part(partition, self._options, self._schema)
 
     def stop(self) -> None:
         if self._planner is not None:
@@ -109,10 +120,17 @@ class StreamPlanner:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._link = Link(options)
+        self._history: History | None = None
         self._metadata = BrokerMetadata(self._link, options)
+        if options.lake_history:
+            from ..lake.history import History, HistoryMetadata
+
+            self._history = History(options)
+            self._metadata = HistoryMetadata(self._link, options, self._history)
         self._arrivals = Arrivals(self._link, self._metadata.group)
         self._progress = GroupProgress(self._link, options.consumer_group) if options.consumer_group else None
         self._is_checked = options.group_shared or self._progress is None
+        self._is_sql_checked = False
         self._initial: StreamOffset | None = None
         self._target: dict[MessageQueue, int] | None = None
         self._gone_since: dict[MessageQueue, float] = {}
@@ -140,15 +158,32 @@ class StreamPlanner:
         sight = self._link.run(self._metadata.look_hard())
         self._target = {queue: maximum for queue, (_, maximum) in sight.bounds.items()}
 
-    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[PullPart]:
-        """The batch from `start` to `end` as tasks."""
-        return self._link.run(self._tasks(ranges(start, end)))
+    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[Any]:
+        """The batch from `start` to `end` as tasks: PullParts, and LakeParts for what lies in the lake."""
+        found = ranges(start, end)
+        if self._history is None:
+            return [*self._link.run(self._tasks(found))]
+        ends = self._history.positions({queue.topic for queue in found})
+        past = [
+            QueueRange(queue, first, min(last, ends.get(queue, 0)))
+            for queue, (first, last) in found.items()
+            if first < ends.get(queue, 0)
+        ]
+        rest = {queue: (max(first, ends.get(queue, 0)), last) for queue, (first, last) in found.items()}
+        live = {queue: both for queue, both in rest.items() if both[0] < both[1]}
+        return [*self._history.parts(past), *self._link.run(self._tasks(live))]
 
     # Inside
 
     async def _find_initial(self) -> StreamOffset:
         sight = await self._metadata.look_hard()
-        starts = await offset_range.starts(self._metadata, self._options, sight.bounds, default="latest")
+        pattern = self._options.subscribe_pattern
+        if pattern is not None and not sight.queues:
+            logger.warning("subscribePattern %s matches no topic yet; waiting for one", pattern.pattern)
+        default = "latest" if self._history is None else "earliest"
+        starts = await offset_range.starts(self._metadata, self._options, sight.bounds, default=default)
+        if self._history is not None and default == (self._options.starting_offsets or default):
+            starts = {**self._history.only_here(sight), **starts}
         return StreamOffset.first(starts)
 
     async def _latest(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
@@ -156,12 +191,16 @@ class StreamPlanner:
         if not self._is_checked and self._progress is not None:
             await self._progress.check_alone({queue.broker_name for queue in sight.queues})
             self._is_checked = True
+        if not self._is_sql_checked and self._options.sql is not None and sight.bounds:
+            await check_sql(self._link, self._metadata.group, self._options.sql, sight.bounds)
+            self._is_sql_checked = True
         if self._progress is not None:
             await self._progress.report(start.ends)
         if self._target is None and not self._is_worth_a_batch(start, sight):
             sight = await self._wait(start)
         given, start = start, self._checked(start, sight)
         ends, starts = self._ends(start, sight)
+        ends |= self._in_lake(start, sight)
         before = {queue: start.ends.get(queue, starts.get(queue, 0)) for queue in ends}
         if self._target is None and not self._is_worth_a_batch(start, sight):
             ends, before, starts = {}, {}, {}
@@ -245,8 +284,18 @@ class StreamPlanner:
             ends = {queue: self._target[queue] for queue in ends if queue in self._target}
         return ends, {queue: sight.bounds[queue][0] for queue in ends if queue not in start.ends}
 
+    def _in_lake(self, start: StreamOffset, sight: Sight) -> dict[MessageQueue, int]:
+        """How far the lake has queues whose broker is away."""
+        if self._history is None:
+            return {}
+        away = [queue for queue in start.ends if queue not in sight.bounds]
+        archived = self._history.positions({queue.topic for queue in away})
+        return {queue: archived[queue] for queue in away if archived.get(queue, 0) > start.ends[queue]}
+
     def _is_worth_a_batch(self, start: StreamOffset, sight: Sight) -> bool:
         """Whether there are new messages, and at least the minimum if one is set."""
+        if self._in_lake(start, sight):
+            return True
         if not any(start.ends.get(queue) != maximum for queue, (_, maximum) in sight.bounds.items()):
             return False
         least = self._options.min_offsets_per_trigger
@@ -267,12 +316,27 @@ class StreamPlanner:
         # A recreated queue ends before it begins; its end is taken as it is.
         taken = {queue: max(before[queue], end) for queue, end in ends.items()}
         if most_rows is not None:
-            taken = admit(before, taken, most_rows)
+            taken = await self._aligned(before, taken, most_rows, lambda queue: 1.0)
         if most_bytes is not None:
             behind = {queue: before[queue] for queue, end in taken.items() if end > before[queue]}
             means = await self._metadata.mean_sizes(behind)
-            taken = admit(before, taken, most_bytes, lambda queue: means.get(queue, FIRST_GUESS))
+            taken = await self._aligned(before, taken, most_bytes, lambda queue: means.get(queue, FIRST_GUESS))
         return {queue: min(end, taken[queue]) for queue, end in ends.items()}
+
+    async def _aligned(
+        self,
+        before: dict[MessageQueue, int],
+        ends: dict[MessageQueue, int],
+        limit: float,
+        cost: Callable[[MessageQueue], float],
+    ) -> dict[MessageQueue, int]:
+        try:
+            return await align(before, ends, limit, self._metadata, cost)
+        except PyroMQError as exc:
+            if is_refused(exc):
+                raise
+            logger.info("cannot align queues by time: %s; taking as much of each", exc)
+            return admit(before, ends, limit, cost)
 
     async def _tasks(self, found: dict[MessageQueue, tuple[int, int]]) -> list[PullPart]:
         options = self._options
@@ -291,7 +355,19 @@ class StreamPlanner:
         return [PullPart(task, addresses, patience=options.broker_gone_timeout) for task in tasks]
 
 
-def addresses_of(link: Link, queues: Mapping[MessageQueue, Any]) -> dict[str, dict[int, str]]:
+def read_part(part: Any, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, wherever they are."""
+    if isinstance(part, PullPart):
+        return read(part, options, schema)
+    if options.lake_history:
+        from ..lake import history
+
+        if isinstance(part, history.LakePart):
+            return history.read(part, options, schema)
+    return iter(())  # Spark reads one empty partition if there is none
+
+
+def addresses_of(link: Reach, queues: Mapping[MessageQueue, Any]) -> dict[str, dict[int, str]]:
     """The known addresses of the brokers that have these queues."""
     found: dict[str, dict[int, str]] = {}
     for topic in {queue.topic for queue in queues}:

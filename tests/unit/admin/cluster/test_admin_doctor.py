@@ -139,3 +139,37 @@ def test_slaves_are_told_by_how_they_follow():
     assert (late.status, late.found) == (Health.WARN, "61 s and 900 bytes behind 10.0.0.6:10912")
     lost = rules.follows(row(problem="master 10.0.0.6:10912: Connection refused"))
     assert (lost.status, lost.what) == (Health.FAIL, "slave 1 of broker-a")
+
+
+def archive(left: int, kept: int = 0, *, hold: bool = True, behind: bool = True, archives: int = 1) -> dict[str, str]:
+    table = {"archiveBeforeDelete": str(hold).lower(), "archives": str(archives), "archiveKeptFiles": str(kept)}
+    table |= {"archiveKeptBytes": str(kept << 30), "lakeRetentionSeconds": str(72 * 3600)}
+    table |= {"lake_headroom_seconds": str(left)} if archives else {}
+    return table | ({"archiveBehind": "orders queue 3", "archiveBehindGroup": "LAKE"} if behind else {})
+
+
+@pytest.mark.scenario("spark 34")
+@pytest.mark.parametrize(
+    ("runtime", "status", "found"),
+    [
+        (archive(72 * 3600, behind=False), Health.OK, "has everything"),
+        (
+            archive(30 * 3600),
+            Health.OK,
+            "orders queue 3 is not archived up to its end; the oldest such message has 1 d",
+        ),
+        (archive(23 * 3600, hold=False), Health.WARN, "has 23 h 0 min left"),
+        (archive(5 * 3600, hold=False), Health.FAIL, "has 5 h 0 min left"),
+        (archive(0, 12), Health.WARN, "has 0 s left; 12 expired files (12.0 GiB) are kept for it"),
+        (archive(0, 2, archives=0), Health.WARN, "no archive has ever reported; 2 expired files"),
+    ],
+)
+def test_an_archive_that_falls_behind_is_told_before_messages_are_lost(runtime, status, found):
+    (finding,) = rules.archives("broker-a", runtime)
+    assert finding.status is status
+    assert found in finding.found
+    assert (finding.to_do is None) == (status is Health.OK)
+
+
+def test_a_broker_that_knows_no_archives_has_no_finding():
+    assert rules.archives("broker-a", {}) == []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from pyromq.protocol.message_queue import MessageQueue
-from pyromq.spark.lake.archive_plan import Rhythm, TopicRecreated, missing, next_step
+from pyromq.spark.lake.archive_plan import Rhythm, TopicRecreated, check_same, missing, next_step
 from pyromq.spark.lake.table import Gap, Move
 from pyromq.spark.source.planning import QueueRange
 
@@ -48,6 +48,15 @@ def test_a_topic_that_was_created_again_is_refused():
         TopicRecreated, match="queue 0 of orders on broker-a ends at 9, but the table has messages up to 10"
     ):
         next_step({queue(0): 10}, {queue(0): (0, 9)}, NOW)
+
+
+def test_a_topic_that_was_created_again_and_outgrew_its_table_is_refused():
+    positions = {queue(0): 10, queue(1): 5}
+    minutes = timedelta(minutes=1)
+    # What a table has was stored before it was committed, as far as clocks agree. What it has not may be newer.
+    check_same(positions, {queue(0): (3, NOW + 9 * minutes), queue(1): (5, NOW + 99 * minutes)}, NOW)
+    with pytest.raises(TopicRecreated, match="queue 0 of orders on broker-a has message 3 of 2026-01-31 00:11:00"):
+        check_same(positions, {queue(0): (3, NOW + 11 * minutes)}, NOW)
 
 
 def test_a_large_backlog_takes_several_steps_and_leaves_no_queue_out():

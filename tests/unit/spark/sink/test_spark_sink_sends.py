@@ -129,6 +129,24 @@ def test_all_rows_are_stored_in_few_requests_when_a_task_returns(scene, monkeypa
     assert requests[False] <= 1
 
 
+@pytest.mark.parametrize(("queues", "batch_bytes"), [(4, "256k"), (5, "4k")])
+def test_rows_are_dealt_out_so_that_all_queues_are_equally_far(scene, queues, batch_bytes):
+    """A limited stream takes as much of each queue: what it has read must not be far ahead of what it has not."""
+    topic = scene.new(queues)
+    scene.write(topic, [batch_of(body=[b"%d" % number for number in range(3000)])], batchBytes=batch_bytes)
+    held = [[int(message.body) for message in messages] for messages in scene.messages(topic).values()]
+    assert sorted(number for numbers in held for number in numbers) == [*range(3000)]
+    share = 3000 // queues // 2
+    ahead, behind = max(max(numbers[:share]) for numbers in held), min(min(numbers[share:]) for numbers in held)
+    assert ahead - behind <= 2 * queues
+
+
+def test_few_rows_are_one_request(scene):
+    topic = scene.new(4)
+    scene.write(topic, [batch_of(body=[b"%d" % number for number in range(10)])])
+    assert sorted(len(held) for held in scene.messages(topic).values()) == [0, 0, 0, 10]
+
+
 def test_not_more_requests_are_under_way_than_allowed(scene, monkeypatch):
     topic = scene.new()
     real = sink_sends._Sender.send

@@ -71,7 +71,7 @@ def test_what_is_no_offset_is_refused_with_its_place(text, problem):
 
 def test_times_have_the_same_shape():
     assert parse_times('{"orders":{"broker-a":{"0":1700000000000}}}', "x") == {Q0: 1_700_000_000_000}
-    with pytest.raises(ConfigError, match="a time is a number of ms"):
+    with pytest.raises(ConfigError, match="must be a time such as 2026-01-31"):
         parse_times('{"orders":{"broker-a":{"0":-1}}}', "x")
 
 
