@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +162,32 @@ def test_no_broker_is_asked_for_what_the_lake_has_completely(scene, monkeypatch)
     assert scene.batch(until, namesrv="127.0.0.1:1") == (20, 0, every({0: 10, 1: 10}))
     with pytest.raises(Exception, match="none can be reached"):
         scene.batch(Pushed(until=int((now + timedelta(seconds=1)).timestamp() * 1000)), namesrv="127.0.0.1:1")
+
+
+def test_times_bound_both_halves_exactly(scene):
+    scene.send(20)
+    scene.archive()
+    options = scene.options(**{"lake.history": True})
+    rows = [
+        row["storeTimestamp"].timestamp()
+        for part in tasks(options, Pushed())
+        for batch in read_part(part, options, ARROW_SCHEMA)
+        for row in batch.to_pylist()
+    ]
+    time.sleep(0.005)
+    middle = int(time.time() * 1000)
+    scene.send(10)
+    assert scene.batch(startingTimestamp=middle) == (0, 10, [(b, q, o) for b, q, o in every({0: 15, 1: 15}) if o >= 10])
+    assert scene.batch(endingTimestamp=middle) == (20, 0, every({0: 10, 1: 10}))
+    first, last = round(min(rows) * 1000), round(max(rows) * 1000)
+    assert scene.batch(startingTimestamp=first, endingTimestamp=last + 1)[:2] == (20, 0)
+    exact = scene.batch(startingTimestamp=first, endingTimestamp=last)
+    assert exact[0] == sum(round(row * 1000) < last for row in rows)
+    # With startingOffsets=lake the later of the two counts.
+    given = {"lake.history": False, "startingOffsets": "lake"}
+    assert scene.batch(**given, startingTimestamp=first)[:2] == (0, 10)
+    assert scene.batch(**given, startingTimestamp=middle + 60_000)[:2] == (0, 0)
+    assert scene.batch(**given, endingTimestamp=middle)[:2] == (0, 0)
 
 
 def test_a_queue_that_only_the_lake_has_is_refused_or_read(scene, planner_for, caplog):

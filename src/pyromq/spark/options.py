@@ -283,23 +283,26 @@ class SourceOptions(ConnectionOptions):
             raise ConfigError(f"{'lake.history' if self.lake_history else 'startingOffsets=lake'} needs lake.root")
         if self.lake_name is not None and len(self.subscribe) > 1:
             raise ConfigError("lake.name names one table, so it goes with one topic")
-        if self.lake_history:
-            if self.starting_timestamp is not None or self.starting_offsets_by_timestamp is not None:
-                raise ConfigError("with lake.history, filter by storeTimestamp instead of starting at a time")
-            if self.sql is not None:
-                raise ConfigError("sql is for brokers, not for the lake; with lake.history, use a WHERE clause")
+        if self.lake_history and self.sql is not None:
+            raise ConfigError("sql is for brokers, not for the lake; with lake.history, use a WHERE clause")
 
     def check_batch(self) -> None:
         """What only a batch read minds."""
         if self.starting_offsets == "latest":
             raise ConfigError("startingOffsets=latest reads nothing in batch; it is for streams")
-        ends = (self.ending_offsets, self.ending_offsets_by_timestamp, self.ending_timestamp)
-        has_end = any(end not in (None, "latest") for end in ends)
-        if self.lake_history and (self.starting_offsets not in (None, "earliest") or has_end):
-            raise ConfigError("a batch with lake.history reads all there is: filter by queueOffset or storeTimestamp")
+        offsets_given = (self.starting_offsets, self.ending_offsets)
+        times_given = (self.starting_offsets_by_timestamp, self.ending_offsets_by_timestamp)
+        if self.lake_history and (any(map(_is_chosen, offsets_given)) or any(times_given)):
+            raise ConfigError(
+                "a batch with lake.history begins with the lake: use startingTimestamp, endingTimestamp or WHERE"
+            )
 
     def check_stream(self) -> None:
         """What only a stream minds."""
+        if self.lake_history and (
+            self.starting_timestamp is not None or self.starting_offsets_by_timestamp is not None
+        ):
+            raise ConfigError("a stream with lake.history begins with the lake: filter by storeTimestamp")
         for key, value in (
             ("endingOffsets", self.ending_offsets),
             ("endingTimestamp", self.ending_timestamp),
@@ -307,6 +310,11 @@ class SourceOptions(ConnectionOptions):
         ):
             if value is not None:
                 raise ConfigError(f"{key} is for batch reads: a stream has no end (trigger availableNow ends it)")
+
+
+def _is_chosen(given: str | dict[MessageQueue, int] | None) -> bool:
+    """Whether offsets say more than from the beginning, or up to the end."""
+    return given not in (None, "earliest", "latest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import InputPartition
 
 from pyromq.errors import RouteNotFound
 
+from ..schema import TIMESTAMP
 from ..source.broker_metadata import BrokerMetadata
 from ..source.offsets import place
 from ..source.pulls import tags_of
@@ -39,8 +40,12 @@ if TYPE_CHECKING:
     from ..source.planning import QueueRange
     from .table import LakeTable, Snapshot
 
+    # The first moment, and the one after the last; None for no bound.
+    Between = tuple[datetime | None, datetime | None]
+
 logger = logging.getLogger(__name__)
 
+_STORED = "storeTimestamp"
 _LOOK_AGAIN = 10.0  # seconds between two looks at a table that may have moved on
 
 
@@ -52,6 +57,7 @@ class LakePart(InputPartition):
     table: str
     files: FilePart
     wanted: Wanted
+    exact: Between = (None, None)  # other rows are left out
 
 
 def storage_of(options: SourceOptions) -> Storage:
@@ -118,9 +124,17 @@ class History:
         return bool(topics) and all(is_complete(self.of(topic)[1], until) for topic in topics)
 
     def parts(
-        self, ranges: Iterable[QueueRange], *, since: datetime | None = None, until: datetime | None = None
+        self,
+        ranges: Iterable[QueueRange],
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        exact: Between = (None, None),
     ) -> list[LakePart]:
-        """The tasks that read these ranges, all below the positions, as far as they may lie between two times."""
+        """The tasks that read these ranges, all below the positions, as far as they may lie between two times.
+
+        Rows that do not lie between the `exact` ones are left out; the others only say where not to look.
+        """
         wanted = Wanted(
             {} if since is None else {"storeTimestamp": since}, {} if until is None else {"storeTimestamp": until}
         )
@@ -134,7 +148,7 @@ class History:
             for layer in _layers(found):
                 layered = of_ranges(files, layer)
                 made += [
-                    LakePart(self._storage, table.name, part, wanted)
+                    LakePart(self._storage, table.name, part, wanted, exact)
                     for part in parts(layered, self._options.partition_bytes, layer)
                 ]
         return made
@@ -163,9 +177,12 @@ def is_complete(snapshot: Snapshot, until: datetime) -> bool:
 def read(part: LakePart, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a task, with the options that apply to what is archived."""
     tags = tags_of(options)
-    columns = schema if tags is None or "tags" in schema.names else schema.append(pa.field("tags", pa.string()))
+    columns = schema
+    for name, kind in (("tags", pa.string()), (_STORED, TIMESTAMP)):
+        if name not in columns.names:
+            columns = columns.append(pa.field(name, kind))
     for batch in FileReader(part.storage, part.table, columns, part.wanted).read(part.files):
-        found = batch
+        found = _between(batch, part.exact)
         if tags is not None:
             found = found.filter(pc.is_in(found.column("tags"), value_set=pa.array(sorted(tags))))
         if not options.include_properties and "properties" in schema.names:
@@ -173,6 +190,15 @@ def read(part: LakePart, options: SourceOptions, schema: pa.Schema) -> Iterator[
             found = found.set_column(at, schema.field(at), pa.nulls(found.num_rows, schema.field(at).type))
         if found.num_rows:
             yield found.select(schema.names)
+
+
+def _between(batch: pa.RecordBatch, times: Between) -> pa.RecordBatch:
+    since, until = times
+    if since is not None:
+        batch = batch.filter(pc.greater_equal(batch.column(_STORED), pa.scalar(since, TIMESTAMP)))
+    if until is not None:
+        batch = batch.filter(pc.less(batch.column(_STORED), pa.scalar(until, TIMESTAMP)))
+    return batch
 
 
 def check_all_there(positions: Mapping[MessageQueue, int], known: Collection[MessageQueue], *, fail: bool) -> None:

@@ -6,6 +6,7 @@ are where the read from brokers begins, so each message is there once, whatever 
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from .headroom import Headroom
+    from .history import Between
     from .table import DataFile, LakeTable
 
 # File systems that Spark reads without any jar of others.
@@ -53,21 +55,21 @@ def unified(
     """See `pyromq.spark.unified`."""
     between = (moment(since, "since"), moment(until, "until"))
     given = _given(spark, {"subscribe": topic, **lake_settings(lake, name, lake_options)}, options)
+    if version is not None:
+        given["lake.version"] = str(version)
     if is_connect(spark):
         # The lake and the brokers are the server's.
-        return _filtered(_whole(spark, {**given, "namesrv": namesrv_of(spark, namesrv)}), between)
+        return _whole(spark, {**given, "namesrv": namesrv_of(spark, namesrv)}, between)
     known = parse(SourceOptions, {"namesrv": _NOWHERE, **given})
     history = History(known)
-    table, snapshot = history.of(topic) if version is None else history.at(topic, version)
+    table, snapshot = history.of(topic)
     given["lake.version"] = str(snapshot.version)
     if not table.storage.is_local and table.storage.scheme not in _NATIVE:
-        return _filtered(_whole(spark, {**given, "namesrv": _name_servers(spark, namesrv, snapshot, between)}), between)
+        return _whole(spark, {**given, "namesrv": _name_servers(spark, namesrv, snapshot, between)}, between)
     past = files_frame(spark, table, table.files(snapshot, *between), known.columns)
     if between[1] is not None and is_complete(snapshot, between[1]):
         return _filtered(past, between)
-    live = {**given, "namesrv": namesrv_of(spark, namesrv), "startingOffsets": "lake"}
-    if between[1] is not None:
-        live["endingTimestamp"] = str(int(between[1].timestamp() * 1000))
+    live = {**given, **_times(between), "namesrv": namesrv_of(spark, namesrv), "startingOffsets": "lake"}
     return _filtered(past.unionByName(spark.read.format("rocketmq").options(**live).load()), between)
 
 
@@ -128,11 +130,17 @@ def lake_settings(root: str, name: str | None, options: Mapping[str, str] | None
     return made
 
 
-def _whole(spark: SparkSession, given: Mapping[str, Any]) -> DataFrame:
-    return spark.read.format("rocketmq").options(**{**given, "lake.history": "true"}).load()
+def _whole(spark: SparkSession, given: Mapping[str, Any], between: Between) -> DataFrame:
+    return spark.read.format("rocketmq").options(**{**given, **_times(between), "lake.history": "true"}).load()
 
 
-def _name_servers(spark: SparkSession, namesrv: str | None, snapshot: Any, between: tuple[Any, Any]) -> str:
+def _times(between: Between) -> dict[str, str]:
+    """Times as options: Spark does not hand filters down everywhere."""
+    found = zip(("startingTimestamp", "endingTimestamp"), between, strict=True)
+    return {key: str(math.ceil(each.timestamp() * 1000)) for key, each in found if each is not None}
+
+
+def _name_servers(spark: SparkSession, namesrv: str | None, snapshot: Any, between: Between) -> str:
     """Name servers; they need not be known if nobody will ask them."""
     if between[1] is not None and is_complete(snapshot, between[1]):
         return namesrv or _NOWHERE
@@ -164,7 +172,7 @@ def _listed_here(spark: SparkSession, storage: Storage) -> Iterator[None]:
         spark.conf.set(_LISTING, before or "32")
 
 
-def _filtered(frame: DataFrame, between: tuple[datetime | None, datetime | None]) -> DataFrame:
+def _filtered(frame: DataFrame, between: Between) -> DataFrame:
     from pyspark.sql import functions
 
     stored, conditions = functions.col("storeTimestamp"), []

@@ -40,8 +40,13 @@ def tasks(options: SourceOptions, pushed: Pushed) -> list[Any]:
 def _with_history(options: SourceOptions, pushed: Pushed) -> list[Any]:
     """What the lake has, and what brokers have beyond it; only the lake if that is all there can be."""
     from ..lake.history import History, check_all_there
+    from .pushdown import within
 
     history = History(options)
+    # Both come down to the same, except that Spark looks again at what it has handed down.
+    exact = (_moment(options.starting_timestamp), _moment(options.ending_timestamp))
+    pushed = within(pushed, options.starting_timestamp, options.ending_timestamp)
+    options = replace(options, starting_timestamp=None, ending_timestamp=None)
     since, until = _moment(pushed.since), _moment(pushed.until)
     live: list[PullPart] = []
     topics: Collection[str] = options.subscribe
@@ -59,7 +64,7 @@ def _with_history(options: SourceOptions, pushed: Pushed) -> list[Any]:
         if pushed.has_queue(queue) and _is_assigned(options, queue)
         for trimmed in pushed.trim(QueueRange(queue, 0, position))
     ]
-    return [*history.parts(past, since=since, until=until), *live]
+    return [*history.parts(past, since=since, until=until, exact=exact), *live]
 
 
 def _is_assigned(options: SourceOptions, queue: MessageQueue) -> bool:
@@ -80,12 +85,14 @@ async def _tasks(
     if options.sql is not None:
         await check_sql(metadata.link, metadata.group, options.sql, bounds)
     starts = await offset_range.starts(metadata, options, bounds, default="earliest")
-    starts |= {queue: offset for queue, offset in (archived or {}).items() if queue in bounds}
+    positions = {queue: offset for queue, offset in (archived or {}).items() if queue in bounds}
+    starts |= positions
     ends = await offset_range.ends(metadata, options, bounds)
     chosen = {queue: both for queue, both in bounds.items() if pushed.has_queue(queue)}
     if pushed.since is not None:
         since = await metadata.at_times(dict.fromkeys(_filled(chosen), pushed.since), bounds)
         starts |= {queue: max(starts[queue], offset) for queue, offset in since.items()}
+        starts |= offset_range.not_before(positions, since, bounds)
     if pushed.until is not None:
         until = await metadata.at_times(dict.fromkeys(_filled(chosen), pushed.until), bounds)
         ends |= {queue: min(ends[queue], offset) for queue, offset in until.items()}

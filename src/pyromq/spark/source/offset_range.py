@@ -28,6 +28,7 @@ async def starts(
 ) -> dict[MessageQueue, int]:
     """Where each queue in `bounds`, which has minimum and maximum, starts."""
     given = options.starting_offsets_by_timestamp
+    archived = _archived(options, bounds) if options.starting_offsets == "lake" else None
     if given is not None or options.starting_timestamp is not None:
         option = "startingOffsetsByTimestamp" if given is not None else "startingTimestamp"
         times = _times(given, options.starting_timestamp, bounds, option)
@@ -41,25 +42,44 @@ async def starts(
             )
         if found and len(too_late) == len(found) and any(first < end for first, end in bounds.values()):
             logger.warning("%s: nothing was stored at %s or later", option, shown(min(times.values())))
+        if archived is not None:
+            return not_before(archived, found, bounds)
         # Queues left out start where the query would without times.
         return {**_edge(bounds, default), **found}
     wanted = options.starting_offsets or default
     if isinstance(wanted, dict):
         edge = _edge(bounds, default)
         return resolve(wanted, bounds, edge.__getitem__, "startingOffsets")
-    if wanted == "lake":
-        from ..lake.history import History, check_all_there
-
-        positions = History(options).positions(sorted({queue.topic for queue in bounds}))
-        check_all_there(positions, bounds.keys(), fail=options.fail_on_data_loss)
-        # A queue that is not archived yet is new, or has nothing that was there when it was.
-        return {queue: positions.get(queue, minimum) for queue, (minimum, _) in bounds.items()}
+    if archived is not None:
+        return archived
     if wanted == "group":
         assert options.consumer_group is not None
         fallback = _edge(bounds, options.group_fallback)
         committed = await metadata.committed(options.consumer_group, bounds)
         return {queue: fallback[queue] if offset is None else offset for queue, offset in committed.items()}
     return _edge(bounds, wanted)
+
+
+def _archived(options: SourceOptions, bounds: Bounds) -> dict[MessageQueue, int]:
+    """Where the lake ends. A queue that it does not have yet starts at its minimum: it is new, or was empty."""
+    from ..lake.history import History, check_all_there
+
+    positions = History(options).positions(sorted({queue.topic for queue in bounds}))
+    check_all_there(positions, bounds.keys(), fail=options.fail_on_data_loss)
+    return {queue: positions.get(queue, minimum) for queue, (minimum, _) in bounds.items()}
+
+
+def not_before(
+    archived: Mapping[MessageQueue, int], found: Mapping[MessageQueue, int], bounds: Bounds
+) -> dict[MessageQueue, int]:
+    """Where queues start that continue after the lake, but not before some time, whose offsets are `found`.
+
+    A time before everything that a broker has says nothing: what lies between the lake and there is lost.
+    """
+    return {
+        queue: max(start, found[queue]) if found.get(queue, 0) > bounds[queue][0] else start
+        for queue, start in archived.items()
+    }
 
 
 async def ends(metadata: BrokerMetadata, options: SourceOptions, bounds: Bounds) -> dict[MessageQueue, int]:

@@ -81,6 +81,11 @@ def push(filters: Iterable[spark.Filter], *, with_tags: bool = True) -> tuple[Pu
     return pushed, handed_back
 
 
+def within(pushed: Pushed, since: int | None, until: int | None) -> Pushed:
+    """`pushed` and store times from `since` up to `until`, exclusive, in ms."""
+    return _timed(pushed, since=since, until=until)
+
+
 def _with(pushed: Pushed, each: spark.Filter, with_tags: bool) -> tuple[Pushed, bool] | None:
     attribute: tuple[str, ...] = getattr(each, "attribute", ())
     if len(attribute) != 1:

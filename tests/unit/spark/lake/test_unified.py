@@ -92,7 +92,6 @@ def test_a_lake_is_the_same_whether_options_or_keywords_name_it():
         ({"startingOffsets": "lake"}, "startingOffsets=lake needs lake.root"),
         ({"lake.root": "/l", "lake.name": "t", "subscribe": "a,b"}, "one topic"),
         ({"lake.root": "/l", "lake.history": "true", "sql": "a > 1"}, "WHERE"),
-        ({"lake.root": "/l", "lake.history": "true", "startingTimestamp": "1700000000000"}, "storeTimestamp"),
         ({"lake.rot": "/l"}, "did you mean lake.root"),
     ],
 )
@@ -102,9 +101,13 @@ def test_options_that_do_not_go_together_are_refused(given, said):
 
 
 def test_a_batch_with_history_takes_no_ends_and_a_sink_ignores_the_lake():
-    with pytest.raises(ConfigError, match="filter by queueOffset or storeTimestamp"):
-        options(**{"lake.root": "/l", "lake.history": "true", "endingTimestamp": "1700000000000"}).check_batch()
-    options(**{"lake.root": "/l", "lake.history": "true"}).check_batch()
+    whole = {"lake.root": "/l", "lake.history": "true"}
+    with pytest.raises(ConfigError, match="use startingTimestamp, endingTimestamp or WHERE"):
+        options(**whole, startingOffsets='{"orders":{"broker-a":{"0":1}}}').check_batch()
+    with pytest.raises(ConfigError, match=r"a stream with lake\.history begins with the lake"):
+        options(**whole, startingTimestamp="1700000000000").check_stream()
+    options(**whole, startingTimestamp="1700000000000", endingTimestamp="1700000000001").check_batch()
+    options(**whole).check_stream()
     given = {"namesrv": "a:1", "topic": "t", "lake.root": "/l", "lake.storage.AWS_X": "y"}
     assert known.parse(known.SinkOptions, given, others=(known.SourceOptions,)).topic == "t"
 
