@@ -19,7 +19,7 @@ BENCHMARKS = (
     *("accounts", "abuse"),
     *("ha-sync", "ha-async", "ha-catch-up", "failover-defaults", "failover-apache", "failover-cost"),
     *("spark-decode", "spark-log", "spark-topics", "spark-floor", "spark-sink"),
-    *("lake-archive", "lake-unified"),
+    *("lake-archive", "lake-compact", "lake-unified"),
 )
 QUICK_SECONDS = 1.0
 
