@@ -375,8 +375,15 @@ async def headroom(session: Session, lake: Lake, table: Tables = None) -> Listin
             left = int(found.lake_headroom_seconds)
             rows.append(
                 HeadroomOfTable(
-                    *(each.name, each.topic, found.alarm.value, found.unarchived, found.lost, left, found.oldest),
-                    *(found.queue, found.note),
+                    table=each.name,
+                    topic=each.topic,
+                    alarm=found.alarm.value,
+                    unarchived=found.unarchived,
+                    lost=found.lost,
+                    lake_headroom_seconds=left,
+                    oldest=found.oldest,
+                    where=found.queue,
+                    note=found.note,
                 )
             )
             if found.alarm is Alarm.ERROR:
