@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -105,6 +106,13 @@ def test_a_table_is_read_with_every_column_and_no_more_files_than_needed(lake, t
 
     assert bodies(load(lake, table, versionAsOf=version.version)) == sorted(f"a{n}" for n in range(100))
     assert load(lake, table, timestampAsOf=version.time.isoformat()).count() == 100
+    bound = {"startingTimestamp": (middle + timedelta(milliseconds=1)).isoformat(), **small}
+    assert files_of(load(lake, table, **bound)) == 1
+    assert load(lake, table, columns="body", **bound).count() == 100
+    assert load(lake, table, endingTimestamp=bound["startingTimestamp"]).count() == 100
+    parts = {"startingOffsets": json.dumps({topic: {"broker-a": {"0": 90, "1": -1}}}), **small}
+    assert files_of(load(lake, table, **parts)) == 1
+    assert [row.queueOffset for row in load(lake, table, **parts).collect()] == list(range(90, 100))
     assert load(lake, table, columns="queueOffset,body").columns == ["queueOffset", "body"]
     view = "CREATE OR REPLACE TEMPORARY VIEW old USING rocketmq_lake OPTIONS (path '{}')"
     lake.spark.sql(view.format(table))

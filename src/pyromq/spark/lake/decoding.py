@@ -178,9 +178,9 @@ class BodyDecoder:
         rows: list[Mapping[str, Any]] = []
         reasons: dict[int, str] = {}
         nothing: Mapping[str, Any] = {}
-        for number, body in enumerate(batch.column("body")):
+        for number, body in enumerate(batch.column("body").to_pylist()):
             try:
-                rows.append(self._row(body.as_buffer()))
+                rows.append(self._row(body))
             except (ValueError, TypeError, KeyError, EOFError, IndexError, OverflowError, RecursionError) as exc:
                 rows.append(nothing)
                 reasons[number] = _reason(exc)

@@ -24,7 +24,7 @@ from ..source.broker_metadata import BrokerMetadata
 from ..source.offsets import place
 from ..source.pulls import tags_of
 from .layout import table_name
-from .reading import FilePart, FileReader, Wanted, chosen, of_ranges, parts
+from .reading import STORED, FilePart, FileReader, Wanted, between, chosen, of_ranges, parts
 from .storage import Storage
 from .tables import open_table
 
@@ -38,14 +38,11 @@ if TYPE_CHECKING:
     from ..options import SourceOptions
     from ..source.broker_metadata import Sight
     from ..source.planning import QueueRange
+    from .reading import Between
     from .table import LakeTable, Snapshot
-
-    # The first moment, and the one after the last; None for no bound.
-    Between = tuple[datetime | None, datetime | None]
 
 logger = logging.getLogger(__name__)
 
-_STORED = "storeTimestamp"
 _LOOK_AGAIN = 10.0  # seconds between two looks at a table that may have moved on
 
 
@@ -178,11 +175,11 @@ def read(part: LakePart, options: SourceOptions, schema: pa.Schema) -> Iterator[
     """The rows of a task, with the options that apply to what is archived."""
     tags = tags_of(options)
     columns = schema
-    for name, kind in (("tags", pa.string()), (_STORED, TIMESTAMP)):
+    for name, kind in (("tags", pa.string()), (STORED, TIMESTAMP)):
         if name not in columns.names:
             columns = columns.append(pa.field(name, kind))
     for batch in FileReader(part.storage, part.table, columns, part.wanted).read(part.files):
-        found = _between(batch, part.exact)
+        found = between(batch, part.exact)
         if tags is not None:
             found = found.filter(pc.is_in(found.column("tags"), value_set=pa.array(sorted(tags))))
         if not options.include_properties and "properties" in schema.names:
@@ -190,15 +187,6 @@ def read(part: LakePart, options: SourceOptions, schema: pa.Schema) -> Iterator[
             found = found.set_column(at, schema.field(at), pa.nulls(found.num_rows, schema.field(at).type))
         if found.num_rows:
             yield found.select(schema.names)
-
-
-def _between(batch: pa.RecordBatch, times: Between) -> pa.RecordBatch:
-    since, until = times
-    if since is not None:
-        batch = batch.filter(pc.greater_equal(batch.column(_STORED), pa.scalar(since, TIMESTAMP)))
-    if until is not None:
-        batch = batch.filter(pc.less(batch.column(_STORED), pa.scalar(until, TIMESTAMP)))
-    return batch
 
 
 def check_all_there(positions: Mapping[MessageQueue, int], known: Collection[MessageQueue], *, fail: bool) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pyromq.errors import ConfigError
 
 from .. import options as known
+from ..moments import moment as epoch
 from ..option_values import boolean, choice, integer, opt, size, text
+from ..source import offsets
 from .decoding import DecodeOptions
 from .storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyromq.protocol.message_queue import MessageQueue
 
 CLUSTER = "DefaultCluster"  # RocketMQ's own, unless somebody says otherwise
 
@@ -64,6 +68,24 @@ class LakeOptions(DecodeOptions):
     columns: tuple[str, ...] = opt("columns", names, (), "Only these columns; usable from SQL.")
     version_as_of: int | None = opt("versionAsOf", integer(), None, "Read the table as it was at this version.")
     timestamp_as_of: datetime | None = opt("timestampAsOf", moment, None, "Read the table as it was at this time.")
+    starting_timestamp: int | None = opt(
+        "startingTimestamp", epoch, None, "Only messages stored at this time or later: ISO 8601, or epoch ms."
+    )
+    ending_timestamp: int | None = opt(
+        "endingTimestamp", epoch, None, "Only messages stored before this time: ISO 8601, or epoch ms."
+    )
+    starting_offsets: dict[MessageQueue, int] | None = opt(
+        "startingOffsets",
+        lambda value: offsets.parse_offsets(value, "startingOffsets"),
+        None,
+        'Only messages from these offsets on: {"T":{"broker-a":{"0":23}}}.',
+    )
+    ending_offsets: dict[MessageQueue, int] | None = opt(
+        "endingOffsets",
+        lambda value: offsets.parse_offsets(value, "endingOffsets"),
+        None,
+        "Only messages before these offsets.",
+    )
     partition_bytes: int = opt("partitionBytes", size, 128 << 20, "Bytes of files per task.")
     max_offsets_per_trigger: int | None = opt(
         "maxOffsetsPerTrigger", integer(1), None, "Maximum messages per micro-batch."
@@ -86,6 +108,15 @@ class LakeOptions(DecodeOptions):
             raise ConfigError("give either versionAsOf or timestampAsOf")
         if self.starting_version not in ("earliest", "latest") and not self.starting_version.isdecimal():
             raise ConfigError(f"startingVersion must be earliest, latest or a version, not {self.starting_version!r}")
+
+    @property
+    def between(self) -> tuple[datetime | None, datetime | None]:
+        """The times that bound a read."""
+        since, until = (
+            None if ms is None else datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
+            for ms in (self.starting_timestamp, self.ending_timestamp)
+        )
+        return since, until
 
     @property
     def place(self) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pyromq.errors import ConfigError
 
+from ..source.offsets import EARLIEST, LATEST, resolve
 from .column_types import to_spark
 from .tables import open_table
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql.types import StructType
+
+    from pyromq.protocol.message_queue import MessageQueue
 
     from .options import LakeOptions
     from .storage import Storage
@@ -52,3 +55,13 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
     made = to_arrow_schema(schema, timezone="UTC")
     return pa.schema([pa.field(field.name, field.type, field.nullable) for field in made])
+
+
+def ranges_of(options: LakeOptions, snapshot: Snapshot) -> dict[MessageQueue, tuple[int, int]] | None:
+    """The offsets that the options ask for, of each queue; None for all."""
+    if options.starting_offsets is None and options.ending_offsets is None:
+        return None
+    known = {queue: (0, position) for queue, position in snapshot.positions.items()}
+    starts = resolve(options.starting_offsets or {}, known, lambda _: EARLIEST, "startingOffsets")
+    ends = resolve(options.ending_offsets or {}, known, lambda _: LATEST, "endingOffsets")
+    return {queue: (starts[queue], ends[queue]) for queue in known}

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import datasource as spark
 
 from pyromq.errors import ConfigError
 
+from ..schema import TIMESTAMP
 from .layout import DAY, HOUR
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from .storage import Storage
     from .table import DataFile
 
+    # The first moment, and the one after the last; None for no bound.
+    Between = tuple[datetime | None, datetime | None]
+
+STORED = "storeTimestamp"
 _ROWS = 10_000  # of a batch
 _BOUNDED = {
     name.lower(): name
@@ -48,14 +54,6 @@ class Wanted:
     most: Mapping[str, Any] = field(default_factory=dict)
     days: tuple[date | None, date | None] = (None, None)
 
-    @property
-    def since(self) -> datetime | None:
-        return self.least.get("storeTimestamp")
-
-    @property
-    def until(self) -> datetime | None:
-        return self.most.get("storeTimestamp")
-
     def may_have(self, minimum: Mapping[str, Any], maximum: Mapping[str, Any]) -> bool:
         """Whether there can be a row of interest where these are the least and largest values."""
         for name, value in self.least.items():
@@ -69,10 +67,10 @@ class Wanted:
         return day is None or ((low is None or day >= low) and (high is None or day <= high))
 
 
-def wanted(filters: Iterable[Filter]) -> Wanted:
-    """What filters, joined by AND, say about where rows of interest are."""
-    least: dict[str, Any] = {}
-    most: dict[str, Any] = {}
+def wanted(filters: Iterable[Filter], times: Between = (None, None)) -> Wanted:
+    """What filters, joined by AND, and two times say about where rows of interest are."""
+    least: dict[str, Any] = {} if times[0] is None else {STORED: times[0]}
+    most: dict[str, Any] = {} if times[1] is None else {STORED: times[1]}
     days: tuple[date | None, date | None] = (None, None)
     for each in filters:
         attribute: tuple[str, ...] = getattr(each, "attribute", ())
@@ -84,10 +82,10 @@ def wanted(filters: Iterable[Filter]) -> Wanted:
             days = _narrowed(days, low, high)
         elif column in _BOUNDED:
             name = _BOUNDED[column]
-            if low is not None:
-                least[name] = max(least.get(name, low), low)
-            if high is not None:
-                most[name] = min(most.get(name, high), high)
+            if low is not None and (name not in least or _is_less(least[name], low)):
+                least[name] = low
+            if high is not None and (name not in most or _is_less(high, most[name])):
+                most[name] = high
     return Wanted(least, most, days)
 
 
@@ -142,17 +140,15 @@ def chosen(files: Iterable[DataFile], what: Wanted) -> list[DataFile]:
 
 def of_ranges(files: Iterable[DataFile], ranges: Mapping[MessageQueue, tuple[int, int]]) -> list[DataFile]:
     """The files that can have some of these offsets."""
-    found = []
-    for file in files:
-        for queue, (start, end) in ranges.items():
-            what = Wanted(
-                {"brokerName": queue.broker_name, "queueId": queue.queue_id, "queueOffset": start},
-                {"brokerName": queue.broker_name, "queueId": queue.queue_id, "queueOffset": end - 1},
-            )
-            if file.rows and what.may_have(file.minimum, file.maximum):
-                found.append(file)
-                break
-    return found
+    wanted = [
+        Wanted(
+            {"brokerName": queue.broker_name, "queueId": queue.queue_id, "queueOffset": start},
+            {"brokerName": queue.broker_name, "queueId": queue.queue_id, "queueOffset": end - 1},
+        )
+        for queue, (start, end) in ranges.items()
+        if start < end
+    ]
+    return [file for file in files if file.rows and any(each.may_have(file.minimum, file.maximum) for each in wanted)]
 
 
 def parts(
@@ -175,11 +171,15 @@ def parts(
 class FileReader:
     """Reads files of a table as batches with the columns that Spark wants."""
 
-    def __init__(self, storage: Storage, table: str, schema: pa.Schema, what: Wanted) -> None:
+    def __init__(
+        self, storage: Storage, table: str, schema: pa.Schema, what: Wanted, between: Between = (None, None)
+    ) -> None:
+        """`what` only says where not to look; rows that were not stored `between` two times are left out."""
         self._storage = storage
         self._table = table
         self._schema = schema
         self._what = what
+        self._between = between
 
     def read(self, part: FilePart) -> Iterator[pa.RecordBatch]:
         filesystem = self._storage.filesystem()
@@ -199,12 +199,13 @@ class FileReader:
     ) -> Iterator[pa.RecordBatch]:
         there = {name.lower(): name for name in parquet.schema_arrow.names}
         groups = [each for each in range(parquet.num_row_groups) if self._has_rows(parquet.metadata.row_group(each))]
-        keys = ("brokerName", "queueId", "queueOffset")
         columns = [there[each.name.lower()] for each in self._schema if each.name.lower() in there]
-        if ranges is not None:
-            columns += [name for name in keys if name not in columns]
+        needed = [] if ranges is None else ["brokerName", "queueId", "queueOffset"]
+        needed += [] if self._between == (None, None) else [STORED]
+        columns += [name for name in needed if name not in columns]
         for batch in parquet.iter_batches(_ROWS, row_groups=groups, columns=columns or None) if groups else ():
             rows = batch if ranges is None else batch.filter(pa.array(_within(batch, ranges)))
+            rows = between(rows, self._between)
             if rows.num_rows:
                 yield self._fitting(rows, file, there)
 
@@ -241,13 +242,24 @@ def _within(batch: pa.RecordBatch, ranges: Mapping[MessageQueue, tuple[int, int]
     ids = batch.column("queueId").to_numpy(zero_copy_only=False)
     offsets = batch.column("queueOffset").to_numpy(zero_copy_only=False)
     found = np.zeros(batch.num_rows, np.bool_)
-    both = codes.astype(np.int64) * (1 << 32) + ids.astype(np.int64)
-    for key in np.unique(both):
+    places = {(queue.broker_name, queue.queue_id): both for queue, both in ranges.items()}
+    keys = codes.astype(np.int64) * (1 << 32) + ids.astype(np.int64)
+    for key in np.unique(keys):
         code, number = divmod(int(key), 1 << 32)
-        for queue, (start, end) in ranges.items():
-            if queue.broker_name == names[code] and queue.queue_id == number:
-                found |= (both == key) & (offsets >= start) & (offsets < end)
+        start, end = places.get((names[code], number), (0, 0))
+        if start < end:
+            found |= (keys == key) & (offsets >= start) & (offsets < end)
     return found
+
+
+def between(batch: pa.RecordBatch, times: Between) -> pa.RecordBatch:
+    """The rows that were stored from the first time on, and before the second."""
+    since, until = times
+    if since is not None:
+        batch = batch.filter(pc.greater_equal(batch.column(STORED), pa.scalar(since, TIMESTAMP)))
+    if until is not None:
+        batch = batch.filter(pc.less(batch.column(STORED), pa.scalar(until, TIMESTAMP)))
+    return batch
 
 
 def _is_whole(path: str) -> bool:

@@ -114,25 +114,29 @@ class LakeReader(Shipped, DataSourceReader):
         """Learn where not to look. Spark applies all filters itself: a file may have other rows, too."""
         from .reading import wanted
 
-        self._wanted = wanted(filters)
+        self._wanted = wanted(filters, self._options.between)
         return filters
 
     @plainly
     def partitions(self) -> Sequence[InputPartition]:
-        from .planning import snapshot_of
-        from .reading import Wanted, chosen, parts
+        from .planning import ranges_of, snapshot_of
+        from .reading import chosen, of_ranges, parts, wanted
 
         table, snapshot = snapshot_of(self._options, self._storage)
-        what = self._wanted or Wanted()
-        files = chosen(table.files(snapshot, what.since, what.until), what)
-        return parts(files, self._options.partition_bytes)
+        what = self._wanted or wanted((), self._options.between)
+        files = chosen(table.files(snapshot), what)
+        ranges = ranges_of(self._options, snapshot)
+        if ranges is not None:
+            files = of_ranges(files, ranges)
+        return parts(files, self._options.partition_bytes, ranges)
 
     @plainly_each
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        from .reading import FilePart, FileReader, Wanted
+        from .reading import FilePart, FileReader, wanted
 
         # Spark reads one empty partition if there is none.
         if not isinstance(partition, FilePart):
             return iter(())
-        what = self._wanted or Wanted()
-        return FileReader(self._storage, self._options.place[1], self._schema, what).read(partition)
+        between = self._options.between
+        what = self._wanted or wanted((), between)
+        return FileReader(self._storage, self._options.place[1], self._schema, what, between).read(partition)

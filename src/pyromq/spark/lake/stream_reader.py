@@ -43,6 +43,8 @@ class LakeStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailable
     def __init__(self, options: LakeOptions, storage: Storage, schema: StructType) -> None:
         if options.version_as_of is not None or options.timestamp_as_of is not None:
             raise ConfigError("a stream goes on with the table: versionAsOf and timestampAsOf are for batch reads")
+        if options.between != (None, None) or options.starting_offsets or options.ending_offsets:
+            raise ConfigError("a stream starts at startingVersion: times and offsets are for batch reads")
         self._options = options
         self._storage = storage
         self._schema: pa.Schema = arrow_schema(schema)

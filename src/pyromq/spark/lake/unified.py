@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from .headroom import Headroom
-    from .history import Between
+    from .reading import Between
     from .table import DataFile, LakeTable
 
 # File systems that Spark reads without any jar of others.
