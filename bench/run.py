@@ -16,10 +16,10 @@ from .broker_machine import facts
 
 BENCHMARKS = (
     *("codec", "start", "namesrv", "store", "broker", "broker-costs", "broker-java", "client", "features"),
-    *("accounts", "abuse"),
+    *("accounts", "abuse", "metrics"),
     *("ha-sync", "ha-async", "ha-catch-up", "failover-defaults", "failover-apache", "failover-cost"),
     *("spark-decode", "spark-log", "spark-topics", "spark-floor", "spark-sink"),
-    *("lake-archive", "lake-unified"),
+    *("lake-archive", "lake-compact", "lake-unified"),
 )
 QUICK_SECONDS = 1.0
 

@@ -3,6 +3,7 @@
     settings.md    every setting of a broker, a name server and a controller, as declared
     limits.md      those of them that bound what clients can ask for, and what happens beyond
     cli.md         every command with its options, as typer knows them
+    metrics.md     every metric with its labels
     pages          a block after `<!-- file: examples/send.py -->` is that file
 
 `--check` compares instead, for `make check`.
@@ -23,6 +24,9 @@ import typer
 from pyromq.broker.config import CONFIGS as BROKER_CONFIGS
 from pyromq.cli.main import NOUNS
 from pyromq.controller.config import CONFIGS as CONTROLLER_CONFIGS
+from pyromq.metrics.broker_metrics import BROKER
+from pyromq.metrics.exporter_metrics import EXPORTER
+from pyromq.metrics.server_metrics import CONTROLLER, NAMESRV, PROCESS
 from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
 from pyromq.remoting import ServerConfig
 from pyromq.settings import options_of
@@ -83,6 +87,36 @@ answer in time, 6 a limit of `pyromq check` was crossed or `pyromq doctor` found
 
 Times are `now`, milliseconds since 1970, ISO 8601, `-15m`, or `yyyy-MM-dd#HH:mm:ss:SSS`.
 """
+
+
+_METRICS_HEAD = """\
+# Metrics
+
+What `/metrics` shows; [the guide](../how-to/monitor.md) says how to read it. A histogram has the suffixes `_bucket`,
+`_sum` and `_count`. All metrics of a broker also have the labels `cluster`, `node_type` and `node_id`, those of a name
+server and a controller the last two, and all have those of `metricsLabel`. With `metricsUnitSuffix=false` names have no
+units.
+"""
+
+
+# Metrics
+
+
+def metrics_page() -> str:
+    lines = [NOTE, _METRICS_HEAD]
+    for title, table in (
+        ("Broker", BROKER),
+        ("Name server", NAMESRV),
+        ("Controller", CONTROLLER),
+        ("Every process", PROCESS),
+        ("pyromq exporter", EXPORTER),
+    ):
+        lines += [f"## {title}", "", "| Metric | Kind | Labels | |", "|---|---|---|---|"]
+        for metric in table:
+            labels = ", ".join(f"`{label}`" for label in metric.labels)
+            lines.append(f"| `{metric.exposed()}` | {metric.kind} | {labels} | {_cell(metric.help)} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 # Settings
@@ -273,6 +307,7 @@ def pages() -> dict[Path, str]:
     }
     made[DOCS / "reference" / "settings.md"] = settings_page().rstrip() + "\n"
     made[DOCS / "reference" / "limits.md"] = limits_page().rstrip() + "\n"
+    made[DOCS / "reference" / "metrics.md"] = metrics_page().rstrip() + "\n"
     made[DOCS / "reference" / "cli.md"] = cli_page().rstrip() + "\n"
     return made
 

@@ -55,6 +55,8 @@ def main(arguments: list[str]) -> None:
         set_up_java()
     if "--etcd" in arguments and shutil.which("etcd") is None:
         apt_install("etcd-server", "etcd", wanted="etcd")
+    if "--promtool" in arguments and shutil.which("promtool") is None:
+        apt_install("prometheus", wanted="promtool")
     if "--docs" in arguments and not (VENV / "bin" / "mkdocs").exists():
         say("installing the packages of docs/requirements.lock")
         uv("pip", "install", "--require-hashes", "--requirement", DOCS_LOCK)

@@ -48,7 +48,7 @@ import pyromq.spark as mq
 namesrv, file = sys.argv[1:]
 spark = SparkSession.builder.getOrCreate()
 mq.enable(spark, namesrv=namesrv)
-for result in mq.run_pipelines(spark, file, say=lambda what: print(what, file=sys.stderr)):
+for result in mq.run_pipelines(spark, file, say=lambda what: None):
     print(result.name, result.rows, result.error, *result.problems)
 """
 

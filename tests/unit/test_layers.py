@@ -59,7 +59,7 @@ FOREIGN = {
     "starlette": "dashboard",
     "uvicorn": "dashboard",
     "aiohttp": "controller",
-    "opentelemetry": "metrics",
+    "opentelemetry": "metrics client",  # the client only where the program uses it
     "typer": "cli",
     "rich": "cli",
 }

@@ -84,7 +84,8 @@ class FastPulls:
         self._topics, self._groups, self._clients = tables.topics, tables.groups, tables.clients
         self._guard = context.access.guard
         self._throughput = context.stats.throughput
-        self._latencies = context.latencies
+        latencies = context.latencies
+        self._took = None if latencies is None else latencies.of(RequestCode.PULL_MESSAGE, 0)
         self._pulls = pulls
         self.taken = 0
         self._begin()
@@ -102,13 +103,13 @@ class FastPulls:
 
     def take(self, connection: Connection, data: bytes, at: int, most: int, max_header: int) -> int:
         """See `FastRequests`."""
-        if self._latencies is None:
+        if self._took is None:
             return self._take(connection, data, at, most, max_header)
         began = time.monotonic()
         end = self._take(connection, data, at, most, max_header)
         if self.taken:
             # All of them in one: they arrived together, and the last was answered now.
-            self._latencies.add(RequestCode.PULL_MESSAGE, 0, time.monotonic() - began, self.taken)
+            self._took.add(time.monotonic() - began, self.taken)
         return end
 
     def _take(self, connection: Connection, data: bytes, at: int, most: int, max_header: int) -> int:

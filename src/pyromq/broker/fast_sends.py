@@ -62,7 +62,8 @@ class FastSends:
         self._store_host = context.store_host
         self._guard = context.access.guard
         self._sends = sends
-        self._latencies = context.latencies
+        latencies = context.latencies
+        self._took = None if latencies is None else latencies.of(RequestCode.SEND_MESSAGE_V2, 0)
         self.taken = 0
         self._run: SendRun | None = None
         self._last: Connection | None = None  # whose sends were taken last
@@ -164,8 +165,8 @@ class FastSends:
                     target.more.add(*unusual)
             for connection, frames in run.answers():
                 connection.send_now(frames)
-            if self._latencies is not None:
-                self._latencies.add(RequestCode.SEND_MESSAGE_V2, 0, monotonic() - began, run.count)
+            if self._took is not None:
+                self._took.add(monotonic() - began, run.count)
             return
         # Something is wrong, or at least unusual: tell each sender by the general path.
         for number, (connection, frame, target, physical, queue_offset, queue_id, size) in enumerate(run.frames()):

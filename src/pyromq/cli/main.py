@@ -29,7 +29,9 @@ class Noun(NamedTuple):
 _WORD = "[a-z][a-z-]*"
 
 NOUNS = {
-    "up": Noun("pyromq.cli.servers.up", "Run a name server and a broker in one process, without configuration."),
+    "up": Noun(
+        "pyromq.cli.servers.up", "Run a name server, a broker and a dashboard in one process, without configuration."
+    ),
     "broker": Noun(
         "pyromq.cli.servers.broker",
         "Run a broker, or inspect and manage running ones.",
@@ -45,6 +47,7 @@ NOUNS = {
         _WORD,
         "pyromq.cli.nouns.controller",
     ),
+    "dashboard": Noun("pyromq.cli.servers.dashboard", "Show clusters in the browser, ours or RocketMQ's own."),
     "topic": Noun("pyromq.cli.nouns.topic", "List, inspect, create and delete topics."),
     "group": Noun("pyromq.cli.nouns.group", "Show and manage consumer groups: lag, members, settings, offsets."),
     "message": Noun("pyromq.cli.nouns.message.message", "Find, read, follow, send and export messages."),

@@ -130,7 +130,7 @@ DELAY_LATENCY = histogram(
 )
 
 # Ours.
-STORE_WRITABLE = gauge("pyromq_store_writable", "1 if messages can be stored now, 0 if not.")
+STORE_WRITABLE = gauge("pyromq_store_writable", "Whether messages can be stored now: 1 if so, 0 if not.")
 STORE_DISK_RATIO = gauge("pyromq_store_disk_used_ratio", "How full the disk of the commit log is, from 0 to 1.")
 STORE_LOG_START = gauge("pyromq_store_log_start_offset", "Where the commit log begins, in bytes.")
 STORE_LOG_END = gauge("pyromq_store_log_end_offset", "Where the commit log ends, in bytes.")

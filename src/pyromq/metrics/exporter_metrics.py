@@ -58,7 +58,7 @@ CLIENT_RT = gauge("rocketmq_client_consume_rt", "Milliseconds that a consumer ta
 CLIENT_PULL_RT = gauge("rocketmq_client_consumer_pull_rt", "Milliseconds that a consumer's pulls take.", *_CLIENT)
 CLIENT_PULL_TPS = gauge("rocketmq_client_consumer_pull_tps", "Pulls per second of a consumer.", *_CLIENT)
 
-UP = gauge("pyromq_exporter_broker_up", "1 if a broker answered the last time, 0 if not.", *_BROKER)
+UP = gauge("pyromq_exporter_broker_up", "Whether a broker answered the last time: 1 if so, 0 if not.", *_BROKER)
 REQUESTS = gauge("pyromq_exporter_requests", "Requests that the last round of questions took.")
 DURATION = gauge("pyromq_exporter_round_seconds", "How long the last round of questions took.")
 

@@ -20,14 +20,14 @@ _RESPONSES = {int(code): code.name.lower() for code in ResponseCode}
 
 def request_samples(latencies: RequestLatencies) -> Iterator[Sample]:
     """One sample for each request code and its answers."""
-    for took in latencies:
+    for kind, took in latencies:
         values = Distribution(RPC_LATENCY.buckets)
         values.counts, values.sum = took.counts, took.seconds * 1000
         labels = (
-            _REQUESTS.get(took.code, str(took.code)),
-            _RESPONSES.get(took.response, str(took.response)),
-            truth(took.held),
-            "oneway" if took.oneway else "success",
+            _REQUESTS.get(kind.code, str(kind.code)),
+            _RESPONSES.get(kind.response, str(kind.response)),
+            truth(kind.held),
+            "oneway" if kind.oneway else "success",
             "remoting",
         )
         yield Sample(RPC_LATENCY, labels, values)

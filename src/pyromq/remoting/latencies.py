@@ -23,41 +23,52 @@ _FAST = BOUNDS[0]
 _MOST = 4096
 
 
-class Took(NamedTuple):
+class Took:
     """Requests of one kind. `counts` has one more than `BOUNDS`; `seconds` is the sum."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.seconds = 0.0
+
+    def add(self, seconds: float, count: int = 1) -> None:
+        """So many requests were answered, each after so many seconds. CPython 3.11: 0.12 µs."""
+        self.counts[0 if seconds <= _FAST else bisect_left(BOUNDS, seconds)] += count
+        self.seconds += seconds * count
+
+
+class Kind(NamedTuple):
+    """What requests have in common. `held` ones waited on purpose, such as pulls for messages."""
 
     code: int
     response: int
-    held: bool
-    oneway: bool
-    counts: list[int]
-    seconds: float
+    held: bool = False
+    oneway: bool = False
 
 
 class RequestLatencies:
-    """Counts answered requests. `held` are those that waited on purpose, such as pulls for messages."""
+    """Counts answered requests, by their kind."""
 
     def __init__(self) -> None:
-        # Of each kind: the counts of the buckets, and behind them the sum.
-        self._series: dict[tuple[int, int, bool, int], list[float]] = {}
+        self._kinds: dict[tuple[int, int, bool, bool], Took] = {}
+        self._others = Took()
+
+    def of(self, code: int, response: int, held: bool = False, oneway: bool = False) -> Took:
+        """Where to count requests of a kind. You may keep it."""
+        try:
+            return self._kinds[code, response, held, oneway]
+        except KeyError:
+            if len(self._kinds) >= _MOST:
+                return self._others
+            return self._kinds.setdefault((code, response, held, oneway), Took())
 
     def answered(self, request: Command, response: int, *, held: bool = False) -> None:
         """A request was answered now."""
-        self.add(request.code, response, monotonic() - request.received, held=held, oneway=request.flag & ONEWAY)
+        took = monotonic() - request.received
+        self.of(request.code, response, held, bool(request.flag & ONEWAY)).add(took)
 
-    def add(
-        self, code: int, response: int, seconds: float, count: int = 1, *, held: bool = False, oneway: int = 0
-    ) -> None:
-        """So many requests were answered with this code, each after so many seconds."""
-        try:
-            counts = self._series[code, response, held, oneway]
-        except KeyError:
-            if len(self._series) >= _MOST:
-                return
-            counts = self._series[code, response, held, oneway] = [0] * (len(BOUNDS) + 1) + [0.0]
-        counts[0 if seconds <= _FAST else bisect_left(BOUNDS, seconds)] += count
-        counts[-1] += seconds * count
-
-    def __iter__(self) -> Iterator[Took]:
-        for (code, response, held, oneway), counts in list(self._series.items()):
-            yield Took(code, response, held, bool(oneway), [int(count) for count in counts[:-1]], counts[-1])
+    def __iter__(self) -> Iterator[tuple[Kind, Took]]:
+        for kind, took in list(self._kinds.items()):
+            if any(took.counts):
+                yield Kind(*kind), took

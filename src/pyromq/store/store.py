@@ -696,11 +696,10 @@ class MessageStore:
         )
         self._rounds_now = max(0, self._rounds_now - 1)
         if plan.disk_full:
+            percent = 100 * max(*log_used, root_used)
             if _DISK not in self.refusals:
-                logger.error(
-                    "disk %d %% full; taking no more messages until there is room", 100 * max(*log_used, root_used)
-                )
-            self.refusals[_DISK] = "the disk is nearly full"
+                logger.error("disk %d %% full; taking no more messages until there is room", percent)
+            self.refusals[_DISK] = f"the disk is nearly full ({percent:.0f} %)"
         elif plan.disk_recovered and _DISK in self.refusals:
             del self.refusals[_DISK]
             logger.warning("disk has room again; taking messages")

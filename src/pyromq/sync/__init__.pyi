@@ -108,7 +108,9 @@ class Client:
     the address server at `namesrv_domain`. `credentials` sign every request; `"env:PREFIX"` and `"file:PATH"` say where
     they are kept (`Credentials.look_up`). `tls=True` encrypts and trusts every server, as RocketMQ's own clients do by
     default; give a `TlsConfig` to check certificates, whose files are read again when they change, or an
-    `ssl.SSLContext`. `stream` marks the client of a pull consumer. Times are in seconds.
+    `ssl.SSLContext`. `trace` records what happens to messages, in RocketMQ's topic for it or the one that you name;
+    `trace_context` makes messages part of traces, by the property `traceparent` (`client/trace_context.py`). `stream`
+    marks the client of a pull consumer. Times are in seconds.
     """
     def __init__(
         self,
@@ -128,6 +130,7 @@ class Client:
         offset_interval: float = 5.0,
         hooks: Sequence[Hook] = (),
         trace: bool | str = False,
+        trace_context: bool = False,
         stream: bool = False,
     ) -> None: ...
     def start(self) -> Self:

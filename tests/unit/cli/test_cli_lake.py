@@ -43,7 +43,7 @@ def orders(lake: Storage) -> LakeTable:
 def run(capsys, lake):
     def call(*arguments: object) -> tuple[int, str, str]:
         words = [str(argument) for argument in arguments]
-        code = noun.main([words[0], "--root", lake.root, *words[1:]])
+        code = noun.main([words[0], "--lake", lake.root, *words[1:]])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -138,7 +138,7 @@ def test_what_is_not_there(run, orders, capsys, lake, monkeypatch) -> None:
     assert (code, "did you mean orders?" in err) == (3, True)
     assert run("history", "orders", "--format", "avro")[0] == 2
     assert noun.main(["list"]) == 2
-    assert "name its folder with --root" in capsys.readouterr().err
+    assert "name its folder with --lake" in capsys.readouterr().err
     monkeypatch.setenv("PYROMQ_LAKE", lake.root)
     assert noun.main(["list", "-o", "name"]) == 0
     assert capsys.readouterr().out == "orders\n"

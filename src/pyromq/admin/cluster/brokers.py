@@ -64,7 +64,7 @@ async def cluster_table(admin: AdminClient, cluster: str | None = None) -> Listi
     """All brokers, slaves included; a silent broker has a row and is listed as missing."""
     found = await measured(admin, cluster)
     now = time.time() * 1000
-    rows = [_row(each.broker, each.runtime, now) for each in found.rows]
+    rows = [broker_row(each.broker, each.runtime, now) for each in found.rows]
     down = f", {len(found.missing)} of them silent" if found.missing else ""
     clusters = len({row.cluster for row in rows})
     summary = f"{_counted(len(rows), 'broker')} in {_counted(clusters, 'cluster')}{down}"
@@ -106,7 +106,7 @@ async def ping_brokers(admin: AdminClient, brokers: Mapping[str, str], count: in
     return Listing.make(Ping, rows, answers.missing)
 
 
-def _row(broker: Replica, runtime: Mapping[str, str] | None, now: float) -> BrokerRow:
+def broker_row(broker: Replica, runtime: Mapping[str, str] | None, now: float) -> BrokerRow:
     if runtime is None:
         return BrokerRow(broker.cluster, broker.broker, broker.id, broker.address)
     earliest = number(runtime, "earliestMessageTimeStamp")

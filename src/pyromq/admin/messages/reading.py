@@ -32,7 +32,9 @@ async def read_ranges(
     Keeps one batch per queue in memory. If a broker fails on the way, its error is raised.
     """
     async with AsyncExitStack() as stack:
-        readers = [await stack.enter_async_context(aclosing(_read(admin, part, expression))) for part in ranges.queues]
+        readers = [
+            await stack.enter_async_context(aclosing(read_range(admin, part, expression))) for part in ranges.queues
+        ]
         firsts = await _all_first(readers)
         heads = [_Head(message, number) for number, message in enumerate(firsts) if message is not None]
         heapq.heapify(heads)
@@ -92,7 +94,8 @@ async def _next(reader: AsyncGenerator[MessageExt, None]) -> MessageExt | None:
     return await anext(reader, None)
 
 
-async def _read(admin: AdminClient, part: QueueRange, expression: Expression) -> AsyncGenerator[MessageExt, None]:
+async def read_range(admin: AdminClient, part: QueueRange, expression: Expression) -> AsyncGenerator[MessageExt, None]:
+    """The messages of a part of one queue, in order."""
     offset = part.begin
     while offset < part.end:
         found = await admin.messages.pull(

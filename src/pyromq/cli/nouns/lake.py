@@ -53,7 +53,9 @@ class Lake:
 
     root: Annotated[
         str | None,
-        typer.Option("-r", "--root", metavar="URI", envvar="PYROMQ_LAKE", help="A folder, or s3://bucket/folder."),
+        typer.Option(
+            "--lake", "-r", "--root", metavar="ROOT", envvar="PYROMQ_LAKE", help="A folder, or s3://bucket/folder."
+        ),
     ] = None
     format: Annotated[
         str | None,
@@ -70,7 +72,7 @@ class Lake:
         from pyromq.spark.lake.storage import Storage
 
         if not self.root:
-            raise ConfigError("which lake? name its folder with --root or PYROMQ_LAKE")
+            raise ConfigError("which lake? name its folder with --lake or PYROMQ_LAKE")
         return Storage.of(self.root, pairs_of(list(self.option or [])) if self.option else {})
 
     def table(self, name: str) -> LakeTable:
@@ -234,7 +236,7 @@ class RemovedFile:
 async def list_(session: Session, lake: Lake) -> Listing[TableInLake]:
     """List the tables of a lake.
 
-    Example: pyromq lake list --root /data/lake
+    Example: pyromq lake list --lake /data/lake
     """
     with _failures():
         rows = []
@@ -272,7 +274,7 @@ async def show(
 
     -o json or yaml prints it all as one document, -o csv only the queues or days.
 
-    Example: pyromq lake show orders --root /data/lake --at -2d
+    Example: pyromq lake show orders --lake /data/lake --at -2d
     """
     with _failures():
         from pyromq.spark.lake.care import days as days_of
@@ -340,7 +342,7 @@ async def history(
 ) -> Listing[VersionOfTable]:
     """Show the versions of a table, the newest first. Use their numbers and times with --version and --at.
 
-    Example: pyromq lake history orders --root /data/lake
+    Example: pyromq lake history orders --lake /data/lake
     """
     with _failures():
         return Listing.make(
@@ -356,7 +358,7 @@ async def history(
 async def headroom(session: Session, lake: Lake, table: Tables = None) -> Listing[HeadroomOfTable]:
     """Show how long brokers will keep what is not archived yet. Exits with 1 below 6 hours, or if messages are lost.
 
-    Example: pyromq lake headroom --root /data/lake --namesrv localhost:9876
+    Example: pyromq lake headroom --lake /data/lake --namesrv localhost:9876
     """
     with _failures():
         from pyromq.client.admin.headroom import Alarm
@@ -373,8 +375,15 @@ async def headroom(session: Session, lake: Lake, table: Tables = None) -> Listin
             left = int(found.lake_headroom_seconds)
             rows.append(
                 HeadroomOfTable(
-                    *(each.name, each.topic, found.alarm.value, found.unarchived, found.lost, left, found.oldest),
-                    *(found.queue, found.note),
+                    table=each.name,
+                    topic=each.topic,
+                    alarm=found.alarm.value,
+                    unarchived=found.unarchived,
+                    lost=found.lost,
+                    lake_headroom_seconds=left,
+                    oldest=found.oldest,
+                    where=found.queue,
+                    note=found.note,
                 )
             )
             if found.alarm is Alarm.ERROR:
@@ -388,7 +397,7 @@ async def headroom(session: Session, lake: Lake, table: Tables = None) -> Listin
 async def gaps(session: Session, lake: Lake, table: Tables = None) -> Listing[GapInTable]:
     """List messages that brokers deleted before they were archived. Exits with 1 if there are any.
 
-    Example: pyromq lake gaps --root /data/lake
+    Example: pyromq lake gaps --lake /data/lake
     """
     with _failures():
         rows = [
@@ -425,7 +434,7 @@ async def compact(
 
     Rows, their order and the positions of queues stay the same. Files that are no longer needed stay until vacuum.
 
-    Example: pyromq lake compact --root /data/lake orders
+    Example: pyromq lake compact --lake /data/lake orders
     """
     first, last = _day("--since", since), _day("--until", until)
     rows = []
@@ -488,7 +497,7 @@ async def vacuum(
 
     Versions older than that can no longer be read. With less than 7 days, readers and a running archive may lose files.
 
-    Example: pyromq lake vacuum --root /data/lake --dry-run
+    Example: pyromq lake vacuum --lake /data/lake --dry-run
     """
     rows: list[RemovedFile] = []
     with _failures():
@@ -518,7 +527,7 @@ async def export(
 ) -> dict[str, Any] | None:
     """Write a table as plain Parquet files, in a folder per day.
 
-    Example: pyromq lake export orders /data/orders-january --root /data/lake --since 2026-01-01 --until 2026-02-01
+    Example: pyromq lake export orders /data/orders-january --lake /data/lake --since 2026-01-01 --until 2026-02-01
     """
     with _failures():
         from pyromq.spark.lake.export import export as export_table

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 # Go on until they are stopped, unless told otherwise; the others do one round, unless --every is given.
 _LASTING = ("archive", "transform")
 
-Lake = Annotated[str | None, typer.Option("--lake", metavar="ROOT", help="Folder or URL of the lake's tables.")]
+Lake = Annotated[
+    str | None, typer.Option("--lake", metavar="ROOT", envvar="PYROMQ_LAKE", help="A folder, or s3://bucket/folder.")
+]
 LakeFormat = Annotated[
     str | None, typer.Option("--lake-format", metavar="FORMAT", help="delta, or iceberg: the default with a catalog.")
 ]
@@ -141,7 +143,7 @@ def _flag(info: OptionInfo) -> Any:
     if info.parse is boolean:
         return Annotated[bool | None, typer.Option(f"--{words}/--no-{words}", help=info.doc)]
     kind: Any = list[str] | None if info.parse in LISTS else str | None
-    return Annotated[kind, typer.Option(f"--{words}", metavar=info.key.upper()[:12], help=info.doc)]
+    return Annotated[kind, typer.Option(f"--{words}", metavar=words.rpartition("-")[2].upper(), help=info.doc)]
 
 
 def _text(value: Any) -> str | list[str]:

@@ -1,4 +1,4 @@
-"""`pyromq up`: a name server and a broker in one process, with a data directory and no configuration.
+"""`pyromq up`: a name server, a broker and a dashboard in one process, with a data directory and no configuration.
 
 Further brokers and slaves are processes of their own.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyromq import __version__, broker, controller, namesrv, remoting
+from pyromq.auth.config import inner_credentials
 from pyromq.broker.config import CONFIGS as BROKER_CONFIGS
 from pyromq.broker.config import BrokerConfig
 from pyromq.controller.config import CONFIGS as CONTROLLER_CONFIGS
@@ -23,7 +24,7 @@ from pyromq.errors import ConfigError, PyroMQError
 from pyromq.metrics import MetricsConfig, Monitor
 from pyromq.namesrv.config import CONFIGS as NAMESRV_CONFIGS
 from pyromq.namesrv.config import NamesrvConfig
-from pyromq.remoting import ServerConfig, join_address, split_address
+from pyromq.remoting import ServerConfig, TlsConfig, join_address, split_address
 from pyromq.remoting.addresses import is_loopback
 from pyromq.settings import Assignment, environment_name, options_of
 from pyromq.store.config import StoreConfig
@@ -36,10 +37,13 @@ from .systemd import Systemd
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from pyromq.remoting.service import Service
     from pyromq.settings import Settings
+
+    from ..connecting import Target
+    from .dashboard import DashboardThread
 
 FAILED = 1
 LOOPBACK = "127.0.0.1"
@@ -49,6 +53,7 @@ PORTS_APART = 10
 MOST_REPLICAS = 9
 NAMESRV_PORT = 9876
 LAST_PORT = 65535
+DASHBOARD_PORT = 8082
 
 # Whoever wants to try TLS need not make certificates first.
 _TLS = {"tls.test.mode.enable": "true"}
@@ -110,6 +115,12 @@ def up(
         bool,
         typer.Option("--failover", help="Let a slave become master when the master dies; needs --replicas 1 or more."),
     ] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard/--no-dashboard", help="Show the cluster in the browser, on this machine only.")
+    ] = True,
+    dashboard_port: Annotated[
+        int, typer.Option(metavar="P", help="Port of the dashboard.", min=0, max=LAST_PORT)
+    ] = DASHBOARD_PORT,
     log_level: Annotated[logs.LogLevel, typer.Option(help="Log level.")] = logs.LogLevel.warning,
     log_format: Annotated[logs.LogFormat, typer.Option(help="Log format.")] = logs.LogFormat.text,
     log_dir: Annotated[
@@ -117,10 +128,10 @@ def up(
         typer.Option(metavar="DIR", help="Log to files in this directory (1 GiB at most) instead of stderr."),
     ] = None,
 ) -> None:
-    """Run a name server and a broker in one process.
+    """Run a name server, a broker and a dashboard in one process.
 
-    Any RocketMQ client on this machine can connect at once; --listen lets others in. Ctrl-C stops it; messages are
-    still there at the next start.
+    Any RocketMQ client on this machine can connect at once; --listen lets others in. The dashboard comes with the extra
+    `pyromq[dashboard]`, and stays on this machine. Ctrl-C stops it; messages are still there at the next start.
 
     Example: pyromq up --data /var/lib/pyromq --brokers 2
     """
@@ -141,6 +152,7 @@ def up(
                 brokers=brokers,
                 replicas=replicas,
                 failover=failover,
+                dashboard_port=dashboard_port if dashboard else None,
                 arguments=tuple(properties or ()),
             )
             plan.check()
@@ -161,6 +173,7 @@ class Plan:
     brokers: int = 1
     replicas: int = 0
     failover: bool = False
+    dashboard_port: int | None = None
     arguments: tuple[str, ...] = ()
 
     def check(self) -> None:
@@ -182,6 +195,21 @@ class Plan:
     def _accounts(self) -> dict[str, str]:
         """All servers have the same accounts, if any."""
         return {"rocketmq.acl.plain.file": str((self.data / "conf" / "plain_acl.yml").absolute())}
+
+    def target(self, namesrv_port: int) -> Target:
+        """How the dashboard reaches the cluster: as brokers reach each other."""
+        from ..connecting import Target
+
+        settings = self.broker(0, namesrv_port, self.broker_port)
+        inner = inner_credentials(settings)
+        return Target(
+            settings[BrokerConfig].namesrv_addr,
+            _SOURCE,
+            inner.access_key if inner else None,
+            inner.secret_key if inner else None,
+            (inner.security_token or None) if inner else None,
+            settings[TlsConfig] if settings[TlsConfig].client_enable else None,
+        )
 
     def name_server(self) -> Settings:
         folder = self.data / "namesrv"
@@ -409,10 +437,13 @@ async def _serve_groups(
         groups.add(plan.group_members(port, decider.address, log))
         async with groups:
             services += [decider, groups]
-            print(_groups_ready(plan, port, [*groups.lines(), *say_where(monitor)]), flush=True)
-            groups.report = lambda line: print(line, flush=True)
-            systemd.ready(f"serving; name server at {join_address(plan.host, port)}")
-            await serving.first_ended(services)
+            async with _dashboard(plan, port) as pages:
+                lines = [*groups.lines(), *pages.lines, *say_where(monitor)]
+                print(_groups_ready(plan, port, lines), flush=True)
+                groups.report = lambda line: print(line, flush=True)
+                pages.start()
+                systemd.ready(f"serving; name server at {join_address(plan.host, port)}")
+                await serving.first_ended(services)
 
 
 async def _serve_brokers(
@@ -440,9 +471,51 @@ async def _serve_brokers(
             # They begin after all masters: a slave hears of its master when it registers.
             fleet = Fleet(plan.slaves(port, first.port, log))
             services.append(await of_slaves.enter_async_context(fleet))
-        print(_ready(plan, port, first, settings, say_where(monitor)), flush=True)
+        pages = await life.enter_async_context(_dashboard(plan, port))
+        print(_ready(plan, port, first, settings, [*pages.lines, *say_where(monitor)]), flush=True)
+        pages.start()
         systemd.ready(f"serving at {first.address}")
         await serving.first_ended(services)
+
+
+class _Pages:
+    """The dashboard, or why there is none: it is never a reason not to start."""
+
+    def __init__(self, plan: Plan, namesrv_port: int) -> None:
+        self._thread: DashboardThread | None = None
+        self.lines: list[str] = []
+        if plan.dashboard_port is None:
+            return
+        from . import dashboard
+
+        if not dashboard.is_installed():
+            self.lines = ["No dashboard: pip install 'pyromq[dashboard]' adds it."]
+            return
+        from pyromq.dashboard.config import DashboardConfig
+
+        config = DashboardConfig(port=plan.dashboard_port, folder=plan.data / "dashboard")
+        try:
+            self._thread = dashboard.DashboardThread(config, plan.target(namesrv_port))
+            self.lines = [f"Dashboard: {self._thread.url}"]
+        except PyroMQError as exc:
+            self.lines = [f"No dashboard: {exc}; --dashboard-port chooses another."]
+
+    def start(self) -> None:
+        if self._thread is not None:
+            self._thread.start()
+
+    async def stop(self) -> None:
+        if self._thread is not None:
+            await self._thread.stop()
+
+
+@contextlib.asynccontextmanager
+async def _dashboard(plan: Plan, namesrv_port: int) -> AsyncIterator[_Pages]:
+    pages = _Pages(plan, namesrv_port)
+    try:
+        yield pages
+    finally:
+        await pages.stop()
 
 
 def _ready(plan: Plan, namesrv_port: int, first: broker.Broker, settings: Settings, more: list[str]) -> str:

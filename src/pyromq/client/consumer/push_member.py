@@ -21,11 +21,12 @@ from pyromq.protocol.bodies import (
 )
 from pyromq.protocol.names import retry_topic
 
-from ..hooks import HookList
+from ..hooks import Hook, HookList
 from ..producer.request_reply import reply
 from ..producer.sender import HiddenProducer
 from ..tasks import Tasks
 from ..trace import CONSUME, TraceHook
+from ..trace_context import TraceContextHook
 from .concurrent import ConcurrentConsumption
 from .consume_stats import SAMPLE_EVERY, ConsumeStats
 from .handlers import Handling, Listeners
@@ -124,7 +125,10 @@ class PushMember:
         if not settings.broadcast:
             self._membership.subscribe(self._retry_topic, ALL)
         self._trace = TraceHook(client, settings.group, CONSUME) if client.trace else None
-        hooks = HookList([*client.hooks, *([self._trace] if self._trace else [])])
+        own: list[Hook] = [self._trace] if self._trace else []
+        if client.trace_context:
+            own.append(TraceContextHook())
+        hooks = HookList([*client.hooks, *own])
         self._handling = Handling(
             settings.group,
             hooks,

@@ -13,13 +13,13 @@ from ..hooks import MessageType
 from .outgoing import WAIT_FALSE, WAIT_TRUE, Outgoing, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyromq.protocol.message import Message
 
 
-def batches(messages: Sequence[Message], limit: int, extra: str) -> Iterator[Outgoing]:
-    """The requests that carry `messages`, each as large as `limit` allows. `extra` are properties for all of them."""
+def batches(messages: Sequence[Message], limit: int, extra: Callable[[Message], str]) -> Iterator[Outgoing]:
+    """The requests that carry `messages`, each as large as `limit` allows. `extra` gives further properties of each."""
     if not messages:
         raise InvalidMessage("a batch needs at least one message")
     topic, wait_store = messages[0].topic, messages[0].wait_store
@@ -31,7 +31,7 @@ def batches(messages: Sequence[Message], limit: int, extra: str) -> Iterator[Out
     for message in messages:
         if message.topic != topic or message.wait_store != wait_store:
             raise InvalidMessage(f"all messages of a batch must have the same topic, {topic}, and the same wait_store")
-        part = prepare(message, limit, shard_key=message.shard_key, extra=extra)
+        part = prepare(message, limit, shard_key=message.shard_key, extra=extra(message))
         if part.kind is not MessageType.NORMAL:
             raise InvalidMessage(f"a batch to {topic} cannot hold delayed messages")
         item = batch_item(part)

@@ -22,6 +22,7 @@ from ..client import Client
 from ..hooks import HookList, MessageType
 from ..names import check_group
 from ..trace import PRODUCE, TraceHook
+from ..trace_context import text_for
 from . import outgoing as outgoings
 from .background_sends import Submitted, start
 from .batches import batches
@@ -224,7 +225,7 @@ class Producer:
         """
         sender = self._running()
         messages = list(msgs)
-        parts = list(batches(messages, self._settings.max_size, self._extra))
+        parts = list(batches(messages, self._settings.max_size, self._extra_of))
         seconds = self._settings.timeout if timeout is None else timeout
         began = _now()
         target = sender.known_target(messages[0].topic) or await sender.target(messages[0].topic, seconds)
@@ -347,6 +348,10 @@ class Producer:
         self._client.check_open()
         return self._sender
 
+    def _extra_of(self, message: Message) -> str:
+        """The properties that this producer gives a message besides its own, as text."""
+        return self._extra + text_for(message.properties) if self._client.trace_context else self._extra
+
     async def _ready(
         self,
         sender: Sender,
@@ -361,7 +366,7 @@ class Producer:
         """The prepared message, its destination, and the seconds left."""
         settings = self._settings
         shard_key = shard_key or message.shard_key
-        outgoing = prepare(message, settings.max_size, shard_key=shard_key, extra=self._extra + extra)
+        outgoing = prepare(message, settings.max_size, shard_key=shard_key, extra=self._extra_of(message) + extra)
         began = 0.0
         if len(outgoing.body) >= settings.compress_over:
             began = _now()

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from .storage import Storage
 
-AT_ONCE = 128  # files that are read at the same time
-_MEMORY = 128 << 20  # Arrow bytes of all of them together
-_GROUP = 32 << 20  # Arrow bytes of a row group of the result
+AT_ONCE = 64  # files that are read at the same time: each takes some MB for decompressing its columns
+_MEMORY = 64 << 20  # Arrow bytes of all of them together
+_GROUP = 16 << 20  # Arrow bytes of a row group of the result
 _LEAST = 1 << 20  # Arrow bytes of one of them
 _BUFFER = 1 << 17  # bytes that are fetched at once of each column of each file
 
@@ -135,6 +135,7 @@ class _Source:
             self.rows = _with_columns(pa.Table.from_batches([batch]), self._schema)
             self.first, self.last = _key(self.rows, 0), _key(self.rows, self.rows.num_rows - 1)
         if not self._left:
+            self._batches = iter(())
             self._parquet.close()
             self._stream.close()
 

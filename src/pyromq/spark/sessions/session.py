@@ -61,6 +61,9 @@ def session(
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             # Everything is on this machine, so neither its name nor its network matters.
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+        if not verbose:
+            # Bars that others' lines run into.
+            builder = builder.config("spark.ui.showConsoleProgress", "false")
         for key, value in _java_conf(dict(conf or {}), verbose).items():
             builder = builder.config(key, value)
     for key, value in (conf or {}).items():

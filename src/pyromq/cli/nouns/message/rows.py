@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - a field of rows
 from typing import TYPE_CHECKING, Any
 
+from pyromq.admin.messages.bodies import body_of, encoded, hex_lines, host, laid_out, text_of
 from pyromq.admin.messages.ranges import place_of
 from pyromq.client.admin.times import from_millis
-from pyromq.errors import CorruptRecord
 from pyromq.protocol import properties as props
 
 from ...output import Output, one_line
@@ -18,6 +16,9 @@ from ...tables import width
 
 if TYPE_CHECKING:
     from pyromq.protocol.message import MessageExt
+
+__all__ = ["MessageRow", "body_of", "cell_of", "details", "encoded", "host", "message_row", "shown_alone"]
+
 _SHOWN = 72  # columns for the body in a table
 _OF_THE_PULL = (props.MIN_OFFSET, props.MAX_OFFSET)  # where the queue began and ended at that moment
 _HEX_SHOWN = 20  # bytes
@@ -72,36 +73,6 @@ def message_row(message: MessageExt, output: Output) -> MessageRow:
     )
 
 
-def body_of(message: MessageExt) -> bytes:
-    """The body; if it cannot be decompressed, the stored bytes, which may be just what the user needs to see."""
-    try:
-        return message.body
-    except CorruptRecord:
-        return message.record.body
-
-
-def host(address: tuple[str, int]) -> str:
-    name, port = address
-    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
-
-
-def encoded(body: bytes) -> tuple[str, str]:
-    """The whole body for programs, and its encoding: utf-8 or base64."""
-    try:
-        return body.decode(), "utf-8"
-    except UnicodeDecodeError:
-        return base64.b64encode(body).decode(), "base64"
-
-
-def text_of(body: bytes) -> str | None:
-    """The body as text, or None if it is binary: not UTF-8, or with control characters that plain text lacks."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if all(letter.isprintable() or letter in "\t\r\n" for letter in text) else None
-
-
 def cell_of(body: bytes) -> str:
     """One line for a table; a cut body ends with its size."""
     text = text_of(body)
@@ -123,25 +94,11 @@ def shown_alone(body: bytes) -> str:
     """A body on its own: JSON indented, text unchanged, anything else as a hex dump; very long ones are cut."""
     text = text_of(body)
     if text is None:
-        lines = []
-        for start in range(0, min(len(body), _WHOLE // 4), 16):
-            part = body[start : start + 16]
-            letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
-            lines.append(f"{start:08x}  {part.hex(' '):<47}  {letters}")
-        shown, cut = "\n".join(lines), len(body) > _WHOLE // 4
+        shown, cut = "\n".join(hex_lines(body, at_most=_WHOLE // 4)), len(body) > _WHOLE // 4
     else:
-        text = _laid_out(text)
+        text = laid_out(text)
         shown, cut = text[:_WHOLE], len(text) > _WHOLE
     return f"{shown}\n… cut; --body prints all {len(body)} bytes" if cut else shown
-
-
-def _laid_out(text: str) -> str:
-    if text[:1] not in "{[":
-        return text
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return text
 
 
 def details(message: MessageExt) -> dict[str, Any]:

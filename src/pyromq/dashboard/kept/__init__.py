@@ -1,0 +1,1 @@
+"""What a dashboard keeps: history, jobs, audit, users, in one SQLite file."""
