@@ -1,7 +1,7 @@
 """The texts of the dashboard and their translations in src/pyromq/dashboard/locale, gettext's .po files.
 
-    python scripts/translations.py           add new texts, drop those that are gone; new ones have to be translated
-    python scripts/translations.py --check   nothing is missing, left over or untranslated; for `make check`
+python scripts/translations.py           add new texts, drop those that are gone; new ones have to be translated
+python scripts/translations.py --check   nothing is missing, left over or untranslated; for `make check`
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pyromq.dashboard.web.rendering import FOLDER, environment
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "pyromq" / "dashboard"
-_HEAD = '''msgid ""
+_HEAD = """msgid ""
 msgstr ""
 "Content-Type: text/plain; charset=UTF-8\\n"
 "Language: {language}\\n"
 
-'''
+"""
 _PLACE = re.compile(r"%\((\w+)\)[sd]")
 
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 import aiohttp
+from yarl import URL
 
 from pyromq.client import Client, Message, Producer
 from pyromq.dashboard.config import DashboardConfig
@@ -37,7 +38,13 @@ class Page:
     body: bytes = b""
 
     def csrf(self):
-        return re.search(r'name="csrf" value="([0-9a-f]+)"', self.text)[1]
+        return self.first(r'name="csrf" value="([0-9a-f]+)"')
+
+    def first(self, pattern: str) -> str:
+        """What the group of `pattern` has where it is found first."""
+        found = re.search(pattern, self.text)
+        assert found is not None, pattern
+        return found[1]
 
     @property
     def said(self):
@@ -58,7 +65,7 @@ class Browser:
 
     async def post(self, path, fields=None, *, csrf=None, **headers):
         if csrf is None:
-            csrf = (await self.token()) if self.token else ""
+            csrf = await self.token()
         data = [("csrf", csrf), *_pairs(fields)]
         return await self._ask("POST", path, data=data, headers=headers)
 
@@ -75,7 +82,7 @@ class Browser:
         found = re.search(r"X-CSRF-Token&#34;: &#34;|X-CSRF-Token\": \"", page.text)
         if found is None:
             return page.csrf()
-        return re.compile("[0-9a-f]{64}").search(page.text, found.end())[0]
+        return page.first(r"X-CSRF-Token(?:&#34;|\"): (?:&#34;|\")([0-9a-f]{64})")
 
     async def login(self, name, password):
         return await self.post("/login", {"name": name, "password": password}, csrf=(await self.get("/login")).csrf())
@@ -93,7 +100,7 @@ class Browser:
             return answer.status, await answer.json()
 
     def _at(self, path):
-        return aiohttp.client.URL(self.url.rstrip("/") + path, encoded=True)
+        return URL(self.url.rstrip("/") + path, encoded=True)
 
 
 def _pairs(fields):
@@ -151,6 +158,8 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def scene(folder, *settings, **config):
-    async with Cluster(folder / "cluster", *settings) as cluster:
-        async with running_dashboard(cluster.namesrv, folder / "dashboard", **config) as (server, browser):
-            yield Scene(cluster, server, browser)
+    async with (
+        Cluster(folder / "cluster", *settings) as cluster,
+        running_dashboard(cluster.namesrv, folder / "dashboard", **config) as (server, browser),
+    ):
+        yield Scene(cluster, server, browser)

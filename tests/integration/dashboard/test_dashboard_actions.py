@@ -247,7 +247,7 @@ async def test_topics_and_groups_are_created_changed_and_deleted(stage):
     assert "t1" not in await stage.admin.topics.names()
     assert (await stage.browser.post("/groups", {"group": "g1"})).status == 303
     page = await stage.browser.get("/groups/g1/config")
-    address = re.search(r'name="broker" value="([^"]+)"', page.text)[1]
+    address = page.first(r'name="broker" value="([^"]+)"')
     fields = {"broker": address, "consume": "1", "retry_queues": "2", "retry_max": "7"}
     assert (await stage.browser.post("/groups/g1/config", fields)).status == 303
     [settings] = (await stage.admin.groups.config("g1")).values()

@@ -114,7 +114,8 @@ async def test_every_page_of_a_cluster_with_traffic_can_be_read(stage):
 async def test_every_link_of_the_menu_and_of_lists_leads_somewhere(stage):
     await stage.send("orders", b"x")
     await stage.looked()
-    seen, left = set(), ["/"]
+    seen: set[str] = set()
+    left = ["/"]
     while left and len(seen) < 150:
         path = left.pop().replace("&amp;", "&")
         if path in seen or re.search(r"^/(static|logout|language|events)|/events|export|/body", path):

@@ -8,6 +8,7 @@ import base64
 import aiohttp
 import pytest
 from tests.integration.dashboard.dashboard_kit import Browser, running_dashboard, scene
+from yarl import URL
 
 from pyromq.client import Client
 from pyromq.dashboard.access.roles import Role
@@ -135,13 +136,13 @@ async def test_a_login_begins_a_new_session_and_a_logout_ends_it(guarded):
     assert before["pyromq_session"] != after["pyromq_session"]
     assert (await guarded.browser.get("/topics")).status == 200
     assert (await guarded.browser.post("/logout")).status == 303
-    guarded.browser.http.cookie_jar.update_cookies(after, aiohttp.client.URL(guarded.browser.url))
+    guarded.browser.http.cookie_jar.update_cookies(after, URL(guarded.browser.url))
     assert (await guarded.browser.get("/topics")).status == 303
 
 
 async def test_a_session_number_that_was_planted_is_not_taken(guarded):
     planted = "x" * 43
-    guarded.browser.http.cookie_jar.update_cookies({"pyromq_session": planted}, aiohttp.client.URL(guarded.browser.url))
+    guarded.browser.http.cookie_jar.update_cookies({"pyromq_session": planted}, URL(guarded.browser.url))
     assert (await guarded.browser.login("admin", "admin-secret")).status == 303
     assert guarded.site.sessions.get(planted) is None
 

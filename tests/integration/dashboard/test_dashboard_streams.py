@@ -29,7 +29,7 @@ class Stream:
 
     async def event(self, name):
         """The next event of this name: its data and its id."""
-        found = {}
+        found: dict[str, str] = {}
         async with asyncio.timeout(10):
             async for line in self._answer.content:
                 line = line.decode().rstrip("\n")
@@ -44,7 +44,8 @@ class Stream:
 
     async def rows(self, count):
         """The previews of so many rows, and the last position."""
-        seen, skipped, position = [], 0, None
+        seen: list[str] = []
+        skipped, position = 0, None
         while len(seen) + skipped < count:
             data, position = await self.event("rows")
             data = json.loads(data)
@@ -109,6 +110,7 @@ async def test_a_full_queue_drops_the_oldest_and_says_how_many():
     for number in range(BOUND + 7):
         queue.put(Event("row", str(number)))
     events = await queue.get(1.0)
+    assert events is not None
     assert events[0] == Event("skipped", "7")
     assert [event.data for event in events[1:3]] == ["7", "8"]
     assert len(events) == BOUND + 1
