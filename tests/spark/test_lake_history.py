@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import boto3  # type: ignore[import-untyped]  # it has no types
 import pytest
+from moto.server import ThreadedMotoServer
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from tests.ports import free_port
 from tests.spark.messages import Topics, topics_in
 
 from pyromq.cli.nouns import lake as lake_command
@@ -20,6 +24,7 @@ from pyromq.spark.lake.parquet_parts import write_parts
 from pyromq.spark.lake.storage import Storage
 from pyromq.spark.lake.table import LakeCommit, LakeError, Move
 from pyromq.spark.lake.tables import open_or_create
+from pyromq.spark.lake.unified import lake_settings
 from pyromq.spark.schema import ARROW_SCHEMA
 from pyromq.spark.source.batch_plan import tasks
 from pyromq.spark.source.pulls import PullPart
@@ -48,11 +53,12 @@ def topics() -> Iterator[Topics]:
 class Scene:
     """A topic with two queues, and a lake that has as much of it as a test likes."""
 
-    def __init__(self, topics: Topics, root: Path) -> None:
+    def __init__(self, topics: Topics, root: Path | str, **settings: str) -> None:
         self.topics = topics
         self.topic = topics.new(2)
         self.root = root
-        self.storage = Storage.of(str(root))
+        self.settings = lake_settings(str(root), "t", settings)
+        self.storage = Storage.of(str(root), settings)
         self.table = open_or_create(self.storage, "t", self.topic, "DefaultCluster")
 
     def queue(self, number: int, broker: str = "broker-a") -> MessageQueue:
@@ -62,7 +68,7 @@ class Scene:
         self.topics.send(self.topic, [b"%d" % number for number in range(count)], **fields)
 
     def options(self, **given: Any) -> known.SourceOptions:
-        own = {"lake.root": self.root, "lake.name": "t", "offsets.waitMs": 1, **given}
+        own = {**self.settings, "offsets.waitMs": 1, **given}
         return known.parse(known.SourceOptions, self.topics.options(self.topic, **own))
 
     def archive(self, *, complete: datetime | None = None, broker: str = "broker-a") -> None:
@@ -294,3 +300,27 @@ def test_the_command_line_tells_how_long_brokers_keep_what_is_not_archived(scene
         assert f"{scene.topic}: 10 messages are not archived" in said
     finally:
         admin.set_config({"fileReservedTime": "72"}, brokers="broker-a")
+
+
+def test_a_lake_in_a_bucket_is_read_by_tasks_and_its_keys_are_shown_nowhere(topics, monkeypatch, caplog):
+    server = ThreadedMotoServer("127.0.0.1", free_port(), verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        endpoint = f"http://{host}:{port}"
+        keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **keys).create_bucket(Bucket="history")
+        monkeypatch.setenv("LAKE_ACCESS_KEY", "key")
+        monkeypatch.setenv("LAKE_SECRET_KEY", "never-to-be-seen")
+        scene = Scene(topics, "s3://history/mq", endpoint=endpoint, credentials="env:LAKE")
+        scene.send(20)
+        scene.archive()
+        scene.send(10)
+        assert scene.batch() == (20, 10, every({0: 15, 1: 15}))
+        parts = tasks(scene.options(**{"lake.history": True}), Pushed())
+        assert b"never-to-be-seen" not in pickle.dumps(parts)
+        with pytest.raises(LakeError) as caught:
+            scene.batch(None, **{"lake.name": "none"})
+        assert "never-to-be-seen" not in f"{caught.value} {caplog.text} {parts!r}"
+    finally:
+        server.stop()
