@@ -95,11 +95,19 @@ class Watched:
     def __init__(self, page, url):
         self.page = page
         self.url = url
-        self.complaints = []
-        self.foreign = []
-        page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
+        self.complaints: list[str] = []
+        self.foreign: list[str] = []
+        page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith(url) or self.foreign.append(request.url))
+        page.on("request", self._asked)
+
+    def _said(self, said):
+        if said.type in ("error", "warning"):
+            self.complaints.append(said.text)
+
+    def _asked(self, request):
+        if not request.url.startswith(self.url):
+            self.foreign.append(request.url)
 
     def open(self, path):
         self.page.goto(self.url + path)
@@ -345,7 +353,7 @@ def axe():
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_accessible(browser, filled, axe, scheme):
     page = browser(color_scheme=scheme)
-    found = {}
+    found: dict[str, list[object]] = {}
     for path in PAGES:
         shown = page.open(path)
         shown.wait_for_timeout(150)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -73,13 +74,13 @@ async def test_old_samples_go_and_the_value_at_the_edge_stays(database):
 
 async def ended(jobs, job):
     """The job, when everything about it is saved."""
-    while jobs.is_running(job.id):
+    while jobs.is_running(job.id):  # noqa: ASYNC110 - others do not hear of its end
         await asyncio.sleep(0.001)
     return await jobs.get(job.id)
 
 
 async def test_a_job_counts_and_keeps_a_result_for_each_row(database):
-    jobs = Jobs(database)
+    jobs: Any = Jobs(database)
 
     async def work(number):
         yield RowResult("a", "fine")
@@ -93,7 +94,7 @@ async def test_a_job_counts_and_keeps_a_result_for_each_row(database):
 
 
 async def test_a_job_that_breaks_or_is_cut_off_says_so(database):
-    jobs = Jobs(database)
+    jobs: Any = Jobs(database)
 
     async def breaks(number):
         yield RowResult("a", "fine")
@@ -112,7 +113,8 @@ async def test_a_job_that_breaks_or_is_cut_off_says_so(database):
     await jobs.close()
     assert (await jobs.get(running[0].id)).state is State.STOPPED
     database.run_now(lambda db: db.execute("UPDATE jobs SET state = 'running'"))
-    assert (await Jobs(database).get(running[0].id)).state is State.INTERRUPTED
+    jobs = Jobs(database)
+    assert (await jobs.get(running[0].id)).state is State.INTERRUPTED
 
 
 async def test_the_audit_is_searched_and_paged(database):
@@ -127,7 +129,7 @@ async def test_the_audit_is_searched_and_paged(database):
 
 
 async def test_a_password_is_checked_and_never_kept(database):
-    users = Users(database)
+    users: Any = Users(database)
     password = users.first_start()
     assert users.first_start() is None
     found = await users.check("admin", password)
@@ -148,7 +150,7 @@ async def test_users_of_rocketmqs_dashboard_are_taken_over(database, tmp_path):
     file.write_text("# comment\nboss=s3cret,x,1\nreader=only-looks\n\nodd line\n")
     roles = tmp_path / "role-permission.yml"
     roles.write_text("rolePerms:\n  normal:\n    - /rocketmq/nsaddr\n    - /topic/*.query\n")
-    users = Users(database)
+    users: Any = Users(database)
     assert users.migrate(file, roles) == ["boss", "reader"]
     assert users.migrate(file, roles) == []
     assert (await users.check("boss", "s3cret,x")).role is Role.ADMIN
@@ -161,7 +163,7 @@ async def test_users_of_rocketmqs_dashboard_are_taken_over(database, tmp_path):
 
 def test_sessions_end_when_nobody_uses_them():
     clock = Clock()
-    sessions = Sessions(clock)
+    sessions: Any = Sessions(clock)
     number = sessions.begin("eve", Role.ADMIN)
     assert sessions.is_token(number, sessions.token(number))
     assert not sessions.is_token(sessions.begin("eve", Role.ADMIN), sessions.token(number))

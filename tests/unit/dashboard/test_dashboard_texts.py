@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from scripts import translations, vendor
@@ -15,6 +16,7 @@ from pyromq.dashboard.web import languages
 from pyromq.dashboard.web.asked import local_path
 from pyromq.dashboard.web.bodies import coloured, shown
 from pyromq.dashboard.web.formats import arrow, moment, number, rate, short_number, size, span
+from pyromq.errors import PyroMQError
 
 
 def test_nothing_is_untranslated_or_left_over():
@@ -78,7 +80,9 @@ def event(what, at, cost, status="success", **more):
 
 
 def test_a_time_line_is_as_long_as_its_events():
-    picture = timeline([event("publish", 1, 10), event("consume", 2, 500, "failed"), event("consume", 3, None, None)])
+    picture: Any = timeline(
+        [event("publish", 1, 10), event("consume", 2, 500, "failed"), event("consume", 3, None, None)]
+    )
     assert [bar.mark for bar in picture.bars] == ["pub", "no", "open"]
     assert picture.bars[0].x < picture.bars[1].x < picture.bars[2].x
     assert picture.bars[1].width > picture.bars[0].width
@@ -88,8 +92,18 @@ def test_a_time_line_is_as_long_as_its_events():
 def test_the_lake_says_why_it_is_empty():
     assert lake_state(None, None).reason == NOT_SET
     assert lake_state("/lake", None).reason == NOT_INSTALLED
-    row = ArchivedTopic("orders", "/lake/orders", 5, 0, 3600.0, 0, None)
+    facts: dict[str, Any] = {"messages": 5, "behind": 0, "headroom": 3600.0, "lost": 0, "gaps": 0, "last_commit": None}
+    row = ArchivedTopic(topic="orders", table="orders", format="delta", **facts)
     assert lake_state("/lake", lambda place: [row]).topics == (row,)
+
+    def broken(place: str) -> list[ArchivedTopic]:
+        raise LakeFailure("the bucket does not answer")
+
+    assert lake_state("/lake", broken).reason == "the bucket does not answer"
+
+
+class LakeFailure(PyroMQError):
+    pass
 
 
 def test_the_files_of_others_are_those_of_the_manifest(tmp_path):
