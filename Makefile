@@ -34,6 +34,8 @@ check: setup ## Check format, lint, types, layers, links and generated files.
 	$(BIN)/python scripts/sync_stubs.py --check
 	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python scripts/boards.py --check
+	$(BIN)/python scripts/vendor.py --check
+	$(BIN)/python scripts/translations.py --check
 	$(BIN)/python scripts/lock.py --check
 
 # Most tests wait most of the time, so there are more processes than cores; -n0 runs all in one. A test that takes five
@@ -46,6 +48,7 @@ TWO_WAYS := tests/unit/broker/test_send.py tests/integration/broker/test_scenari
 test: java ## Run every test that needs nothing but this machine, four at a time.
 	-@$(PYTHON) scripts/setup.py --etcd # where it may not be installed, its tests are skipped and say so
 	-@$(PYTHON) scripts/setup.py --promtool # the same
+	-@$(PYTHON) scripts/setup.py --chromium # the same
 	$(PYTEST) -m "not crash and not chaos and not interop and not long" -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true $(SIDE_BY_SIDE) $(ARGS)
 ifeq ($(ARGS),) # what compiled code serves, once more without it
 	PYROMQ_PURE=1 $(PYTEST) -q $(SIDE_BY_SIDE) $(TWO_WAYS)

@@ -57,6 +57,8 @@ def main(arguments: list[str]) -> None:
         apt_install("etcd-server", "etcd", wanted="etcd")
     if "--promtool" in arguments and shutil.which("promtool") is None:
         apt_install("prometheus", wanted="promtool")
+    if "--chromium" in arguments and not (shutil.which("chromium") or shutil.which("chromium-browser")):
+        apt_install("chromium", "chromium-browser", wanted="Chromium")
     if "--docs" in arguments and not (VENV / "bin" / "mkdocs").exists():
         say("installing the packages of docs/requirements.lock")
         uv("pip", "install", "--require-hashes", "--requirement", DOCS_LOCK)

@@ -1,5 +1,7 @@
 """Operations for people: functions on an AdminClient that return typed values for the CLI and the dashboard.
 
+    asking      the admin client, one deadline for all questions, who did not answer
+    lookout     a whole cluster at a glance, with as many requests as it has brokers
     listing     Listing: rows from several servers, and which servers are missing
     topic_kinds user topic, retry topic or RocketMQ's own, told by the name
     topics      names, routes, sizes; `traffic` of all topics, and `live` rates from sampled offsets

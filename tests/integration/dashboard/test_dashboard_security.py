@@ -140,6 +140,22 @@ async def test_a_login_begins_a_new_session_and_a_logout_ends_it(guarded):
     assert (await guarded.browser.get("/topics")).status == 303
 
 
+async def test_a_stream_ends_with_the_session_that_began_it(guarded):
+    await guarded.admin.topics.create("orders", read_queues=1, write_queues=1)
+    await guarded.browser.login("viewer", "viewer-secret")
+    url = f"{guarded.browser.url}/topics/orders/tail/events"
+    async with (
+        guarded.browser.http.get(url) as tail,
+        guarded.browser.http.get(f"{guarded.browser.url}/events") as events,
+    ):
+        guarded.site.sessions.end_all("viewer")
+        await guarded.send("orders", b"not for them any more", b"nor this")
+        async with asyncio.timeout(10):
+            left = await tail.read()
+            await events.read()
+        assert b"nor this" not in left
+
+
 async def test_a_session_number_that_was_planted_is_not_taken(guarded):
     planted = "x" * 43
     guarded.browser.http.cookie_jar.update_cookies({"pyromq_session": planted}, URL(guarded.browser.url))

@@ -25,8 +25,11 @@ from . import logs, serving
 from .systemd import Systemd
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyromq.client import Client
     from pyromq.dashboard.config import DashboardConfig
+    from pyromq.dashboard.lake import ArchivedTopic
     from pyromq.dashboard.server import Dashboard
     from pyromq.dashboard.site import Source
 
@@ -91,7 +94,8 @@ def dashboard(
         Path | None, typer.Option(metavar="DIR", help="Where history, users and jobs are kept.", show_default=False)
     ] = None,
     lake: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="Folder or address of the tables of archived topics.")
+        str | None,
+        typer.Option(metavar="ROOT", envvar="PYROMQ_LAKE", help="The lake of archived topics: a folder, or s3://…"),
     ] = None,
     access_key: Annotated[
         str | None, typer.Option("--access-key", metavar="KEY", help="Sign requests; the secret: PYROMQ_SECRET_KEY.")
@@ -132,7 +136,8 @@ def dashboard(
         config.check()
         targets = _targets(namesrv, context or [], access_key, tls=tls)
         password = first_password(config, users)
-        server = Dashboard(config, [source(name, each) for name, each in targets.items()])
+        sources = [source(name, each) for name, each in targets.items()]
+        server = Dashboard(config, sources, read_lake=lake_reader(next(iter(targets.values()))))
         remoting.run(_run(server, targets, password))
     except CommandFailed as exc:
         print(f"pyromq dashboard: {exc}", file=sys.stderr)
@@ -159,6 +164,48 @@ def source(name: str, where: Target) -> Source:
         return dataclasses.replace(where, namesrv=addresses).client()
 
     return Source(name, tuple(where.addresses), client)
+
+
+def lake_reader(where: Target) -> Callable[[str], list[ArchivedTopic]] | None:
+    """Reads the tables of a lake, in a thread; None without the extra."""
+    if not all(importlib.util.find_spec(name) for name in ("pyarrow", "deltalake")):
+        return None
+
+    def read(root: str) -> list[ArchivedTopic]:
+        from pyromq.dashboard.lake import ArchivedTopic, Commit
+        from pyromq.spark.lake.headroom import headroom
+        from pyromq.spark.lake.storage import Storage
+        from pyromq.spark.lake.tables import list_tables, open_table
+        from pyromq.spark.options import SourceOptions
+
+        storage = Storage.of(root, {})
+        rows = []
+        for table in (open_table(storage, name) for name in list_tables(storage)):
+            snapshot = table.snapshot()
+            left = None
+            with contextlib.suppress(PyroMQError):  # brokers need not be up to look at a lake
+                left = headroom(
+                    SourceOptions(namesrv=where.namesrv, subscribe=(table.topic,)), table.topic, snapshot.positions
+                )
+            rows.append(
+                ArchivedTopic(
+                    topic=table.topic,
+                    table=table.name,
+                    format=table.format,
+                    messages=sum(file.rows for file in table.files(snapshot)),
+                    behind=left.unarchived if left else None,
+                    headroom=left.lake_headroom_seconds if left else None,
+                    lost=left.lost if left else None,
+                    gaps=len(table.gaps()),
+                    last_commit=snapshot.time,
+                    commits=tuple(
+                        Commit(each.version, each.time, each.operation, each.rows) for each in table.versions(5)
+                    ),
+                )
+            )
+        return rows
+
+    return read
 
 
 def default_folder() -> Path:

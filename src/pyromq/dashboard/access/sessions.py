@@ -51,16 +51,18 @@ class Sessions:
         return number
 
     def get(self, number: str) -> Session | None:
-        session = self._table.get(number)
-        if session is None:
+        """The session, which is thereby used."""
+        if not self.is_alive(number):
+            self._table.pop(number, None)
             return None
-        now = self._clock()
-        if now - session.seen > IDLE or now - session.began > LONGEST:
-            del self._table[number]
-            return None
-        self._table[number] = replace(session, seen=now)
+        session = self._table[number] = replace(self._table[number], seen=self._clock())
         self._table.move_to_end(number)
         return session
+
+    def is_alive(self, number: str) -> bool:
+        """Whether it goes on, without using it: a page left open does not keep its reader logged in."""
+        session, now = self._table.get(number), self._clock()
+        return session is not None and now - session.seen <= IDLE and now - session.began <= LONGEST
 
     def end(self, number: str) -> None:
         self._table.pop(number, None)

@@ -145,6 +145,9 @@ class Jobs:
         await self._database.run(write)
         self._changed(job)
 
+    def is_running(self, number: int) -> bool:
+        return number in self._tasks
+
     def stop(self, number: int) -> bool:
         """End a job early; what it did stays done. False if it is not running."""
         task = self._tasks.get(number)

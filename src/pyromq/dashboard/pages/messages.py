@@ -243,7 +243,7 @@ async def _tail(ask: Asked, query: Query, ranges: Any) -> AsyncIterator[bytes]:
     async with Tail(ask.admin, ranges, expression_of(query), trouble) as messages:
         reader = asyncio.create_task(read(messages), name="tail rows")
         try:
-            while True:
+            while ask.is_welcome():
                 try:
                     async with asyncio.timeout(KEEP_ALIVE):
                         await arrived.wait()

@@ -52,7 +52,7 @@ async def _events(request: Request) -> Response:
     if EventStream.open_now >= MOST_STREAMS:
         return PlainTextResponse("Too many pages are open.\n", 503, {"Retry-After": "10"})
     ask = Asked(request)
-    return EventStream(ask.site.channel.watch(ask.cluster.name))
+    return EventStream(ask.site.channel.watch(ask.cluster.name, ask.is_welcome))
 
 
 async def _not_found(request: Request, error: Exception) -> Response:

@@ -72,6 +72,11 @@ class Asked:
         """Whether htmx asks for a part of a page."""
         return "hx-request" in self.request.headers
 
+    def is_welcome(self) -> bool:
+        """Whether the visitor is still logged in: a stream outlives the request that began it."""
+        number = self.visitor.session
+        return number is None or self.site.sessions.is_alive(number)
+
     # What was asked
 
     def part(self, name: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import StreamingResponse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.types import Receive, Scope, Send
 
@@ -93,13 +93,13 @@ class Channel:
         for queue in self._queues:
             queue.close()
 
-    async def watch(self, cluster: str) -> AsyncIterator[bytes]:
-        """What a browser that watches this cluster is sent."""
+    async def watch(self, cluster: str, is_welcome: Callable[[], bool] = lambda: True) -> AsyncIterator[bytes]:
+        """What a browser that watches this cluster is sent, as long as it is welcome."""
         queue = Queue()
         self._queues[queue] = cluster
         try:
             yield b"retry: 2000\n\n"
-            while (events := await queue.get(KEEP_ALIVE)) is not None:
+            while (events := await queue.get(KEEP_ALIVE)) is not None and is_welcome():
                 yield b"".join(event.encode() for event in events) or b": still here\n\n"
         finally:
             del self._queues[queue]
