@@ -128,7 +128,13 @@ GUARDED = {
     "bench consume orders --count 2": 0,
 }
 # They start servers, keep the address for later, or run Spark, which has tests of its own (tests/spark).
-ELSEWHERE = {"broker", "namesrv", "context add", "spark shell", "spark run", "spark doctor"}
+ELSEWHERE = {
+    *("broker", "namesrv", "dashboard", "exporter", "context add", "pipelines init", "lake headroom", "sql"),
+    *(
+        f"spark {verb}"
+        for verb in ("shell", "run", "doctor", "archive", "replay", "transform", "audit", "lag", "latency")
+    ),
+}
 
 
 class Cluster:

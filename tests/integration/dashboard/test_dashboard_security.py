@@ -92,6 +92,7 @@ async def test_a_name_that_points_here_from_elsewhere_is_not_answered(stage):
         assert (await browser.get("/", Host="mq.example")).status == 200
 
 
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 async def test_a_request_without_end_is_cut(stage):
     token = await stage.browser.token()
 

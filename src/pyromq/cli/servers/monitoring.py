@@ -26,10 +26,10 @@ def monitor_of(
     """The monitoring of a process with these servers, not yet entered.
 
     Two brokers of RocketMQ on one machine need no setting for this, so the default port may be taken: then there are
-    no pages. One that was set must be free.
+    no pages. Another one must be free. A file that a broker wrote has the default, too, and nobody chose it.
     """
     config = settings[kind]
-    is_given = settings.origin(_PORT) != "default"
+    is_given = config.port != kind().port
     if not is_given and settings.value("listenPort") == "0":
         config = dataclasses.replace(config, port=0)  # where the system chooses one port, it chooses this one, too
     host = settings.value("bindAddress") or ""

@@ -438,8 +438,8 @@ async def _serve_groups(
         async with groups:
             services += [decider, groups]
             async with _dashboard(plan, port) as pages:
-                lines = [*groups.lines(), *pages.lines, *say_where(monitor)]
-                print(_groups_ready(plan, port, lines), flush=True)
+                more = [*pages.lines, *say_where(monitor)]
+                print(_groups_ready(plan, port, groups.lines(), more), flush=True)
                 groups.report = lambda line: print(line, flush=True)
                 pages.start()
                 systemd.ready(f"serving; name server at {join_address(plan.host, port)}")
@@ -540,7 +540,7 @@ def _where(address: str, settings: Settings, *, only_changes: bool = False) -> s
     return line + (" --listen 0.0.0.0 lets others in." if only_here else "")
 
 
-def _groups_ready(plan: Plan, namesrv_port: int, lines: list[str]) -> str:
+def _groups_ready(plan: Plan, namesrv_port: int, lines: list[str], more: list[str]) -> str:
     name_server = join_address(plan.host, namesrv_port)
     groups = f"{plan.brokers} broker group{'s' if plan.brokers > 1 else ''} of {plan.replicas + 1}"
     return "\n".join(
@@ -548,6 +548,7 @@ def _groups_ready(plan: Plan, namesrv_port: int, lines: list[str]) -> str:
             f"PyroMQ {__version__} is ready: name server {name_server}, {groups}, data in {plan.data}",
             *lines,
             _where(join_address(plan.listen, namesrv_port), plan.name_server(), only_changes=True),
+            *more,
             *_try(name_server, "  pyromq controller status"),
         ]
     )

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyromq.errors import ConfigError
 from pyromq.protocol import properties as props
+from pyromq.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 
 from ..schema import COLUMNS
 from ..sink.identity import SPARK_TXN, key_of
@@ -312,7 +313,10 @@ def _origin_topic() -> Column:
 
     given = [F.col("properties")[name] for name in (props.RETRY_TOPIC, props.REAL_TOPIC, props.DLQ_ORIGIN_TOPIC)]
     return F.coalesce(
-        *(F.when(~F.startswith(each, F.lit("%RETRY%")) & ~F.startswith(each, F.lit("%DLQ%")), each) for each in given)
+        *(
+            F.when(~F.startswith(each, F.lit(RETRY_PREFIX)) & ~F.startswith(each, F.lit(DLQ_PREFIX)), each)
+            for each in given
+        )
     )
 
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyromq.errors import ConfigError
+from pyromq.protocol.names import DLQ_PREFIX, TRACE_TOPIC
 
 from .. import moments
 from ..option_values import (
@@ -173,7 +174,7 @@ class ReplaySettings(PipelineSettings):
     def check(self) -> None:
         if not self.from_:
             raise ConfigError("from is missing: a topic, or %DLQ%GROUP")
-        if self.to is None and not self.from_.startswith("%DLQ%"):
+        if self.to is None and not self.from_.startswith(DLQ_PREFIX):
             raise ConfigError("to is missing: the topic to send to")
         if self.since and self.until and self.since >= self.until:
             raise ConfigError("since must be before until")
@@ -278,7 +279,7 @@ class LagSettings(PipelineSettings):
 class LatencySettings(PipelineSettings):
     """How long sending and consuming take, from the traces that clients leave."""
 
-    topic: str = opt("traceTopic", text, "RMQ_SYS_TRACE_TOPIC", "Topic with the traces.")
+    topic: str = opt("traceTopic", text, TRACE_TOPIC, "Topic with the traces.")
     topics: tuple[str, ...] = opt("topics", several, (), "Only messages of these topics; regular expressions.")
     groups: tuple[str, ...] = opt("groups", several, (), "Only these producer and consumer groups; likewise.")
     since: datetime | None = opt("since", moment, None, "Only traces stored at this time or later.")

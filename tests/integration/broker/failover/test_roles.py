@@ -55,7 +55,7 @@ async def test_the_second_follows_and_joins_the_in_sync_set(group):
     await eventually(same)
     assert group.log("a") == group.log("b")
     # Times are shown by the clock on the wall.
-    since = second.broker._parts.replication._status.info().ha_client_runtime_info.since_timestamp
+    since = second.broker._parts.replication.status.info().ha_client_runtime_info.since_timestamp
     assert abs(time.time() * 1000 - since) < 600_000
 
 

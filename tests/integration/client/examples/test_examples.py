@@ -94,7 +94,8 @@ async def test_the_first_lines_of_the_guide_work(cluster):
 
 def test_every_example_is_tested_here():
     of_the_demo = {"demo", "demo_report", "shop", "bookkeeping", "pipeline"}
-    elsewhere = {"delayed", "filtered"}  # tests/integration/testing/test_first_run.py
+    # tests/integration/testing/test_first_run.py, tests/spark
+    elsewhere = {"delayed", "filtered", "lake", "large_orders"}
     programs = {path.stem for path in EXAMPLES.glob("*.py")} - of_the_demo - elsewhere
     mentioned = set(re.findall(r"\"(\w+)\", (?:cluster|impatient|with_orders)\)", Path(__file__).read_text()))
     assert programs == mentioned

@@ -88,7 +88,7 @@ def test_json_becomes_columns_beside_those_of_the_message():
         (b'{"at": 5}', "at: 5 is not timestamp"),
         (b'{"parts": {"sku": "a"}}', "parts: {'sku': 'a'} is not array<struct<sku:string,n:int>>"),
         (b'{"parts": [{"n": "x"}]}', "parts: 'x' is not int"),
-        (b"[" * 5000, "recursion"),
+        (b"[" * 500_000, "recursion"),
     ],
 )
 def test_what_does_not_fit_is_a_bad_row_with_its_reason(body, said):
