@@ -11,6 +11,7 @@ from scripts import translations, vendor
 
 from pyromq.admin.messages.traces import TraceEvent
 from pyromq.dashboard.lake import NOT_INSTALLED, NOT_SET, ArchivedTopic, lake_state
+from pyromq.dashboard.pages.brokers import spark
 from pyromq.dashboard.pages.timeline import timeline
 from pyromq.dashboard.web import languages
 from pyromq.dashboard.web.asked import local_path
@@ -87,6 +88,12 @@ def test_a_time_line_is_as_long_as_its_events():
     assert picture.bars[0].x < picture.bars[1].x < picture.bars[2].x
     assert picture.bars[1].width > picture.bars[0].width
     assert timeline([]) is None
+
+
+def test_a_spark_breaks_where_nothing_is_known():
+    assert spark([0.0, 10.0]) == "M0.0 19.0 L100.0 1.0"
+    assert spark([1.0, None, 1.0]) == "M0.0 1.0 M100.0 1.0"
+    assert spark([]) == spark([None]) == spark([5.0]) == ""
 
 
 def test_the_lake_says_why_it_is_empty():

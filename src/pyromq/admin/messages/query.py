@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyromq.protocol.message import MessageExt
 
 _WORD = re.compile(
-    r'\s*(?P<name>(?:prop\.[^\s="]+=)|(?:body~)|(?:[a-z]+:))?(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]\S*))'
+    r'\s*(?P<name>(?:prop\.[^\s="]+=)|(?:body~)|(?:[a-z]+:))?+(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]\S*))'
 )
 _NAMES = ("topic", "tag", "key", "id", "sql", "after", "before", "queue", "at")
 _LONGEST = 4096

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 from pyromq.admin.cluster.brokers import drain_broker, undrain_broker
@@ -17,6 +18,8 @@ from ..web.routing import action, page
 from .overview import span_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.responses import Response
 
     from pyromq.admin.lookout import BrokerSeen
@@ -25,11 +28,32 @@ if TYPE_CHECKING:
 
 _SECRET = re.compile(r"secret|password|credential|accesskey|token", re.IGNORECASE)
 HIDDEN = "••••••"
+_SPARKS = 100
 _KEY = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
 
 
 async def brokers(ask: Asked) -> Response:
-    return ask.page("brokers/list.html", {"title": _("Brokers"), "rows": ask.seen.brokers})
+    rows = ask.seen.brokers
+    now = time.time()
+    names = [f"broker/{each.row.address}/in" for each in rows[:_SPARKS]]
+    chart = await ask.site.history.chart(ask.cluster.name, names, now - 3600, now)
+    sparks = {each.row.address: spark(line.values) for each, line in zip(rows, chart.lines, strict=False)}
+    return ask.page("brokers/list.html", {"title": _("Brokers"), "rows": rows, "sparks": sparks})
+
+
+def spark(values: Sequence[float | None]) -> str:
+    """A line of 100 by 20 as a path; empty if there is nothing to draw."""
+    most = max((value for value in values if value is not None), default=0.0) or 1.0
+    parts = []
+    pen_down = False
+    for index, value in enumerate(values):
+        if value is None:
+            pen_down = False
+            continue
+        x, y = index / max(len(values) - 1, 1) * 100, 19 - value / most * 18
+        parts.append(f"{'L' if pen_down else 'M'}{x:.1f} {y:.1f}")
+        pen_down = True
+    return " ".join(parts) if len(parts) > 1 else ""
 
 
 async def replication(ask: Asked) -> Response:
