@@ -408,7 +408,7 @@ async def _serve_groups(
         groups.add(plan.group_members(port, decider.address, log))
         async with groups:
             services += [decider, groups]
-            print(_groups_ready(plan, port, [*groups.lines(), *say_where(monitor)]), flush=True)
+            print(_groups_ready(plan, port, groups.lines(), say_where(monitor)), flush=True)
             groups.report = lambda line: print(line, flush=True)
             systemd.ready(f"serving; name server at {join_address(plan.host, port)}")
             await serving.first_ended(services)
@@ -466,7 +466,7 @@ def _where(address: str, settings: Settings, *, only_changes: bool = False) -> s
     return line + (" --listen 0.0.0.0 lets others in." if only_here else "")
 
 
-def _groups_ready(plan: Plan, namesrv_port: int, lines: list[str]) -> str:
+def _groups_ready(plan: Plan, namesrv_port: int, lines: list[str], more: list[str]) -> str:
     name_server = join_address(plan.host, namesrv_port)
     groups = f"{plan.brokers} broker group{'s' if plan.brokers > 1 else ''} of {plan.replicas + 1}"
     return "\n".join(
@@ -474,6 +474,7 @@ def _groups_ready(plan: Plan, namesrv_port: int, lines: list[str]) -> str:
             f"PyroMQ {__version__} is ready: name server {name_server}, {groups}, data in {plan.data}",
             *lines,
             _where(join_address(plan.listen, namesrv_port), plan.name_server(), only_changes=True),
+            *more,
             *_try(name_server, "  pyromq controller status"),
         ]
     )
