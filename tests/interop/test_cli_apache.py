@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.interop.apache import CONSUMED_WITHIN
 
+from pyromq.admin.exporter import Exporter
 from pyromq.cli.main import main
 from pyromq.client import AdminClient
 from pyromq.errors import BrokerError
+from pyromq.metrics.exporter_metrics import EXPORTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.interop.apache_with_client import Apache
+
+    from pyromq.metrics.model import Sample
 
 pytestmark = pytest.mark.interop
 
@@ -248,6 +252,33 @@ def test_groups_and_producers(pyromq: Commands, at_the_end: Apache) -> None:
     wrong = pyromq(f"group lag {group}x")
     assert wrong.code == 3
     assert group in wrong.err
+
+
+@pytest.mark.scenario("admin 38")
+def test_the_exporter_shows_brokers_of_apache(at_the_end: Apache) -> None:
+    topic, group = _unique(at_the_end, TOPIC), _unique(at_the_end, GROUP)
+
+    async def look() -> list[Sample]:
+        async with AdminClient(at_the_end.namesrv) as admin:
+            exporter = Exporter(admin)
+            for _ in range(2):  # the first learns who the clients are
+                await exporter.ask()
+            return [sample for sample in exporter.samples() if sample is not None]
+
+    found = asyncio.run(look())
+    values = {(sample.metric.name, sample.labels): sample.value for sample in found}
+    missing = {metric.name for metric in EXPORTER} - {name for name, _ in values}
+    # Nothing has died here, and these depend on the version.
+    assert missing <= {
+        "rocketmq_topic_dlq_offset",
+        "rocketmq_group_dlqdiff",
+        "rocketmq_brokeruntime_put_latency_99",
+        "rocketmq_brokeruntime_put_latency_999",
+        "rocketmq_brokeruntime_dispatch_maxbuffer",
+    }
+    diffs = {labels: value for (name, labels), value in values.items() if name == "rocketmq_group_diff"}
+    assert diffs[group, topic, "1", "1"] == 0
+    assert [value for (name, labels), value in values.items() if name == "pyromq_exporter_broker_up"] == [1]
 
 
 @pytest.mark.scenario("admin 11")

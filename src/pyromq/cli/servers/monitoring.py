@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from typing import TYPE_CHECKING
 
-from pyromq.metrics import ExporterType, Monitor
+from pyromq.metrics import Monitor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,3 @@ def say_where(monitor: Monitor) -> list[str]:
     if monitor.problem is not None:
         logger.warning("no metrics and no health checks: %s; set %s to a free port", monitor.problem, _PORT)
     return []
-
-
-def is_off(settings: Settings, kind: type[MetricsConfig]) -> bool:
-    return settings[kind].exporter is ExporterType.DISABLE
