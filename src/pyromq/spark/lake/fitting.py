@@ -99,19 +99,52 @@ def _fit(kind: pa.DataType) -> Callable[[Any], Any]:
         return _decimal(kind)
     if pa.types.is_binary(kind):
         return _binary
-    sure = _sure(kind)
+    if pa.types.is_integer(kind):
+        return _integer(kind)
+    return _floating(kind) if pa.types.is_floating(kind) else _exactly(kind)
 
-    def fit(value: Any) -> Any:
+
+def _integer(kind: pa.DataType) -> Callable[[Any], Any]:
+    most = 1 << (kind.bit_width - 1)
+
+    def fit(value: Any) -> int:
         # 1.0 is what some writers make of 1.
-        if type(value) is float and value.is_integer() and pa.types.is_integer(kind):
+        if type(value) is float and value.is_integer():
             value = int(value)
-        if sure is None or type(value) not in sure:
+        if type(value) is not int or not -most <= value < most:
+            raise _misfit(value, kind)
+        return value
+
+    return fit
+
+
+def _floating(kind: pa.DataType) -> Callable[[Any], Any]:
+    def fit(value: Any) -> float:
+        if type(value) is float:
+            return value
+        if type(value) is not int:
             raise _misfit(value, kind)
         try:
-            pa.scalar(float(value) if pa.types.is_floating(kind) else value, kind)
-        except (pa.ArrowException, OverflowError):
+            return float(value)
+        except OverflowError:
             raise _misfit(value, kind) from None
-        return float(value) if pa.types.is_floating(kind) else value
+
+    return fit
+
+
+def _exactly(kind: pa.DataType) -> Callable[[Any], Any]:
+    """Text and truth values: as they are, or not at all."""
+    wanted = bool if pa.types.is_boolean(kind) else str if pa.types.is_string(kind) else None
+
+    def fit(value: Any) -> Any:
+        if type(value) is not wanted:
+            raise _misfit(value, kind)
+        if isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:  # half of a surrogate pair
+                raise _misfit(value, kind) from None
+        return value
 
     return fit
 
