@@ -118,7 +118,7 @@ class Jobs:
                     self._running[number] = replace(job, done=job.done + 1, failed=job.failed + row.failed)
                     if self._clock() - saved >= _SAVE_EVERY:
                         saved = self._clock()
-                        await self._save(number, rows)
+                        await self._save(self._running[number], rows)
         except PyroMQError as exc:
             state, error = State.FAILED, str(exc)
         except asyncio.CancelledError:
@@ -126,12 +126,13 @@ class Jobs:
         except Exception as exc:  # it must not stay "running" for ever
             logger.exception("job %d failed", number)
             state, error = State.FAILED, f"{type(exc).__name__}: {exc}"
-        self._running[number] = replace(self._running[number], state=state, error=error, ended=self._clock())
-        await asyncio.shield(self._save(number, rows))
+        # It counts as running until its rows can be read.
+        ended = replace(self._running[number], state=state, error=error, ended=self._clock())
+        await asyncio.shield(self._save(ended, rows))
         del self._running[number], self._tasks[number]
 
-    async def _save(self, number: int, rows: list[RowResult]) -> None:
-        job, first = self._running[number], self._running[number].done - len(rows)
+    async def _save(self, job: Job, rows: list[RowResult]) -> None:
+        number, first = job.id, job.done - len(rows)
         written = [(number, first + index, row.name, row.outcome, row.failed) for index, row in enumerate(rows)]
         rows.clear()
 

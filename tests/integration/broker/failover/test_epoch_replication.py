@@ -297,7 +297,7 @@ async def test_three_brokers_and_one_that_lags(replica):
         proxy.pause()
         told = []
         end = master.send(b"two", lambda: told.append(1))
-        await eventually(lambda: fast.end == end)
+        await eventually(lambda: fast.end == end and bodies(fast.store))
         assert (told, bodies(master.store), bodies(fast.store)) == ([], [b"one"], [b"one"])
         await in_set(master, 2)
         await eventually(lambda: told == [1])
