@@ -127,6 +127,11 @@ def _groups(facts: Facts, masters: list[Broker]) -> Iterator[Sample | None]:
     for broker in masters:
         for key, read in broker.reads.items():
             behind[key] = behind.get(key, 0) + max(read.broker_offset - read.consumer_offset, 0)
+    # Who has never consumed a retry has no offset there, and all of them still to come; brokers of 5.5 do not list it.
+    for (_, topic), rates in list(facts.rates.items()):
+        group = topic.removeprefix(RETRY_PREFIX)
+        if group != topic and not any((group, topic) in broker.reads for broker in masters):
+            behind[group, topic] = behind.get((group, topic), 0) + rates.offset
     for group, topic in sorted(behind):
         if not is_system_group(group):
             metric = m.RETRY_DIFF if topic.startswith(RETRY_PREFIX) else m.GROUP_DIFF
