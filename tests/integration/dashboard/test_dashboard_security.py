@@ -111,6 +111,29 @@ async def test_a_request_without_end_is_cut(stage):
     assert (await stage.browser.get("/")).status == 200
 
 
+async def test_a_form_whose_page_would_have_to_read_too_much_is_refused_once(stage):
+    """With the token in a header, the page is the first to read the form."""
+    token = await stage.browser.token()
+    number = next(cookie.value for cookie in stage.browser.http.cookie_jar if cookie.key == "pyromq_session")
+    host, port = stage.browser.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    lines = [
+        "POST /topics HTTP/1.1",
+        f"Host: {host}:{port}",
+        f"Cookie: pyromq_session={number}",
+        f"X-CSRF-Token: {token}",
+        "Content-Type: application/x-www-form-urlencoded",
+        f"Content-Length: {9 << 20}",
+        "Connection: close",
+    ]
+    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+    async with asyncio.timeout(10):
+        status = await reader.readline()
+    writer.close()
+    await writer.wait_closed()
+    assert status.startswith(b"HTTP/1.1 413 ")
+
+
 # Login
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse
 
@@ -50,8 +51,11 @@ _HEADERS = {
 }
 
 
-class TooLarge(Exception):
+class TooLarge(HTTPException):
     """The body of a request has no end in sight."""
+
+    def __init__(self) -> None:
+        super().__init__(413, "The request is too large.\n")
 
 
 class Gate:
@@ -90,8 +94,8 @@ class Gate:
                 await refusal(scope, receive, answer)
             else:
                 await self._app(scope, _again(scope["state"].get("read", []), limited), answer)
-        except TooLarge:
-            await PlainTextResponse("The request is too large.\n", 413)(scope, receive, answer)
+        except TooLarge as exc:  # while the gate itself was reading
+            await PlainTextResponse(exc.detail, exc.status_code)(scope, receive, answer)
         finally:
             languages.current.reset(token)
 
